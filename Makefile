@@ -1,0 +1,33 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(READY)  ## FINE-TUNE, ER and UER on the embedded images; writes demo.html
+	$(BIN)/evenhand run finetune er uer --data fashion-cut --memory 200 --seeds 2 --root runs
+	$(BIN)/evenhand report runs --where preset=demo -o demo.html
+
+test: $(READY)  ## everything but the slow proofs
+	$(BIN)/pytest -n 2
+
+test-all: $(READY)  ## the slow proofs as well: kills, fuzzing, browser, builds
+	$(BIN)/pytest -n 2 -m "slow or not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## speed against a plain loop; leave the machine alone meanwhile
+	$(BIN)/evenhand bench
+
+clean:
+	rm -rf .venv runs demo.html
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@

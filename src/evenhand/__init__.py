@@ -1,0 +1,65 @@
+"""Evenhand: online continual learning that treats old and new classes with an even hand.
+
+>>> from evenhand import Learner
+>>> from evenhand.backbones import ReducedResNet18
+>>> Learner(ReducedResNet18((3, 32, 32)), method="uer", memory=2000)
+Learner(0 classes, 0 steps, Memory(0 of 2000 slots))
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from evenhand.batch import Batch, Losses
+    from evenhand.errors import EvenhandError
+    from evenhand.learner import Learner
+    from evenhand.memory import Memory
+    from evenhand.method import Method
+    from evenhand.network import Network
+    from evenhand.parts import part
+    from evenhand.registry import register, resolve
+    from evenhand.scoring import Mix, Scoring
+    from evenhand.streams import Dataset, Stream
+
+# Names are imported when first used, so that `evenhand --help` need not wait for torch.
+_HOMES = {
+    "Batch": "batch",
+    "Dataset": "streams",
+    "EvenhandError": "errors",
+    "Learner": "learner",
+    "Losses": "batch",
+    "Memory": "memory",
+    "Method": "method",
+    "Mix": "scoring",
+    "Network": "network",
+    "Scoring": "scoring",
+    "Stream": "streams",
+    "part": "parts",
+    "register": "registry",
+    "resolve": "registry",
+}
+
+__all__ = [
+    "Batch",
+    "Dataset",
+    "EvenhandError",
+    "Learner",
+    "Losses",
+    "Memory",
+    "Method",
+    "Mix",
+    "Network",
+    "Scoring",
+    "Stream",
+    "part",
+    "register",
+    "resolve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"evenhand.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'evenhand' has no attribute {name!r}")

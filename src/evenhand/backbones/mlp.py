@@ -1,0 +1,33 @@
+"""A perceptron for vectors, such as frozen embeddings, and for tests."""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from evenhand import errors
+
+
+class MLP(nn.Module):
+    """One hidden layer with ReLU, or none: then the features are the samples themselves.
+
+    Parameters
+    ----------
+    shape
+        Of a sample; images are flattened.
+    hidden
+        The length of a feature; 0 leaves the samples as they are, for a linear head on frozen embeddings.
+    """
+
+    def __init__(self, shape: tuple[int, ...], hidden: int = 64) -> None:
+        super().__init__()
+        errors.whole("The 'hidden' parameter of mlp", hidden, 0)
+        values = math.prod(shape)
+        self.recipe = {"name": "mlp", "shape": list(shape), "arguments": {"hidden": hidden}}
+        self.layer = nn.Linear(values, hidden) if hidden else None
+        self.dim = hidden or values
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, ...) -> (n, dim)."""
+        h = x.flatten(1)
+        return h if self.layer is None else F.relu(self.layer(h))

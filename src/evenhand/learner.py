@@ -1,0 +1,334 @@
+"""The learner: everything that changes while a method learns, behind `observe` and `predict`."""
+
+import copy
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from evenhand import backbones, errors, files, registry
+from evenhand.augment import AUGMENTATIONS
+from evenhand.batch import Batch, unit
+from evenhand.draws import generator
+from evenhand.memory import Memory
+from evenhand.method import Method
+from evenhand.network import Network
+from evenhand.scoring import Phase
+
+Label = Any  # str, int, bool, float, or tuples of these: what JSON can hold
+PURPOSES = ("head", "retrieval", "storage", "augment/stream", "augment/replay")
+EVALUATION_BATCH = 256
+
+
+class Learner:
+    """Learns from a stream, sees every sample once, keeps a small memory, and can be asked at any time.
+
+    Parameters
+    ----------
+    network
+        A `Network`, one of our backbones, or any module that ends in a Linear (see `Network.of`).
+    method
+        A name such as "uer" or "uer(alpha=0.3)", or a `Method`.
+    memory
+        How many samples may be kept.
+    replay
+        How many of them come back with each batch.
+    lr
+        The learning rate of plain SGD.
+    iterations
+        How many times each batch is learned before it is stored.
+    augment, views
+        "none", "crop" or "scr", and whether the augmented view is shown alone ("replace") or beside the raw one
+        ("concat").
+    passes
+        Whether stream and replay go through the network together ("joint") or one after the other ("separate"), which
+        matters to batch normalisation.
+    seed
+        Of all random draws; torch's global generator is neither used nor moved.
+    device
+        "auto" takes a GPU where there is one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from evenhand import Learner
+    >>> from evenhand.backbones import MLP
+    >>> learner = Learner(MLP((4,)), method="uer", memory=20)
+    >>> learner.observe(torch.eye(4), ["north", "east", "south", "west"])
+    >>> learner.labels
+    ['north', 'east', 'south', 'west']
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        method: str | Method = "uer",
+        *,
+        memory: int = 1000,
+        replay: int = 10,
+        lr: float = 0.1,
+        iterations: int = 1,
+        augment: str = "none",
+        views: str | None = None,
+        passes: Literal["joint", "separate"] = "joint",
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.method = registry.resolve(method) if isinstance(method, str) else method
+        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        self.network = Network.of(network).to(self.device)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.method.scoring.couple != "head" and self.network.neck is None:
+            raise errors.InputError(
+                f"The scoring couples '{self.method.scoring.couple}', but the network has no neck. "
+                "Give it one with Network.of(module, neck=True), or --neck on the command line."
+            )
+        self.memory = Memory(memory, self.device)
+        self.replay = errors.whole("The 'replay' batch", replay, 1)
+        self.lr = errors.number("The learning rate 'lr'", lr, 0, math.inf)
+        self.iterations = errors.whole("The number of 'iterations'", iterations, 1)
+        self.augment = errors.choice("The augmentation 'augment'", augment, ("none", *AUGMENTATIONS))
+        self.views = errors.choice("The field 'views'", views or default_views(augment), ("none", "replace", "concat"))
+        if (self.views == "none") != (self.augment == "none"):
+            raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
+        self.passes = errors.choice("The field 'passes'", passes, ("joint", "separate"))
+        self.seed = errors.whole("The 'seed'", seed)
+        self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
+        self.labels: list[Label] = []
+        self.steps = 0
+        self._rows: dict[str, int] = {}
+        self._shape: torch.Size | None = None
+        self._frozen: Network | None = None
+
+    def __repr__(self) -> str:
+        return f"Learner({len(self.labels)} classes, {self.steps} steps, {self.memory})"
+
+    # What a user does -------------------------------------------------------------------------------------------------
+
+    def observe(self, x: Any, y: Sequence[Label] | Tensor, *, beside: tuple[Any, Any] | None = None) -> None:
+        """Learn one batch of the stream.
+
+        Parameters
+        ----------
+        x
+            Images (n, c, h, w), uint8 or floats in [0, 1], or vectors (n, d).
+        y
+            Their n labels; a new one grows the head.
+        beside
+            A second batch (x, y) to learn in the place of a replay, as the order iid++ brings it; then nothing is
+            retrieved and nothing stored.
+        """
+        batch = self._admit(x, y)
+        method = self.method
+        if beside is not None:
+            second = self._viewed(self._admit(*beside), "augment/replay")
+            method = method.but(retrieval=lambda *_: second, storage=lambda *_: None)
+        method.step(self, self._viewed(batch, "augment/stream"))
+        self.steps += 1
+        self._frozen = None
+
+    def predict(self, x: Any) -> list[Label]:
+        """The most likely label of each sample; changes nothing."""
+        return [self.labels[row] for row in self.scores(x).argmax(1).tolist()]
+
+    def scores(self, x: Any) -> Tensor:
+        """The score of each label for each sample, (n, labels) in the order of `labels`; changes nothing."""
+        if not self.labels:
+            raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
+        samples = self._samples(x)
+        with torch.no_grad():
+            return torch.cat([self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)])
+
+    def boundary(self) -> None:
+        """Say that a stage has ended; only methods with a part that needs it listen."""
+        for part in self.method.boundaries:
+            part.boundary(self)
+        self._frozen = None
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one safetensors file, whole or not at all."""
+        files.write_state(Path(path), self.state_dict(), self.facts())
+
+    @classmethod
+    def load(cls, path: str | Path, network: nn.Module | None = None, device: str = "auto") -> Self:
+        """Read a learner back, to the bit.
+
+        A network of our own backbones is rebuilt; any other must be given, built as it was when the learner was made.
+        """
+        tensors, facts = files.read_state(Path(path))
+        settings = dict(facts["settings"])
+        neck = settings.pop("neck")
+        if network is None:
+            if facts["backbone"] is None:
+                raise errors.InputError(f"{path} was saved with a network of your own. Give it as network=...")
+            network = Network.of(backbones.rebuild(facts["backbone"]), neck=neck)
+        learner = cls(Network.of(network, neck=neck), Method.from_json(facts["method"]), **settings, device=device)
+        learner.load_state_dict(tensors, facts)
+        return learner
+
+    # What the parts of a method use -----------------------------------------------------------------------------------
+
+    def features(self, *batches: Batch | None) -> list[Tensor]:
+        """The features of each batch's inputs, in one joint pass or one pass each; (0, dim) where there is no batch."""
+        sizes = [len(batch.inputs) if batch else 0 for batch in batches]
+        if self.passes == "separate":
+            h = torch.cat([self.network.features(batch.inputs) for batch in batches if batch])
+        else:
+            h = self.network.features(torch.cat([batch.inputs for batch in batches if batch]))
+        return list(h.split(sizes))
+
+    def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
+        """The criterion of the logits of h, mixed as the scoring asks for in this phase.
+
+        The sum over forms of weight * criterion(logits): the one place where dot and cos meet.
+        """
+        scoring = self.method.scoring
+        mix = scoring.learn if phase == "learn" else scoring.replay
+        terms = [weight * criterion(self.network.logits(h, form, scoring.couple)) for form, weight in mix]
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    def recall(self, slots: Tensor) -> Batch | None:
+        """Read samples from the memory and draw their views; None if there are none."""
+        return self._viewed(self.memory.read(slots), "augment/replay") if len(slots) else None
+
+    def descend(self, loss: Tensor) -> None:
+        """Take one step of the optimizer down the loss."""
+        if not torch.isfinite(loss):
+            raise errors.DivergedError(
+                f"The loss became {loss.item()} at step {self.steps + 1}, so the weights were left as they were. "
+                "A smaller learning rate may help."
+            )
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def frozen(self) -> Network:
+        """A copy of the network for testing, taken anew after each change; the live one never leaves training mode."""
+        if self._frozen is None:
+            self._frozen = copy.deepcopy(self.network).eval().requires_grad_(False)
+        return self._frozen
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        """What is no tensor, as JSON: method, settings, labels, steps."""
+        return {
+            "method": self.method.to_json(),
+            "settings": {
+                "memory": self.memory.size,
+                "replay": self.replay,
+                "lr": self.lr,
+                "iterations": self.iterations,
+                "augment": self.augment,
+                "views": self.views,
+                "passes": self.passes,
+                "seed": self.seed,
+                "neck": self.network.neck is not None,
+            },
+            "backbone": getattr(self.network.trunk, "recipe", None),
+            "labels": self.labels,
+            "steps": self.steps,
+            "shape": self._shape and list(self._shape),
+        }
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Every tensor that changes, by name."""
+        return {
+            **{f"network/{name}": tensor for name, tensor in self.network.state_dict().items()},
+            **{f"memory/{name}": tensor for name, tensor in self.memory.state_dict().items()},
+            **{f"generator/{name}": drawn.get_state() for name, drawn in self.generators.items()},
+        }
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` and `facts` gave."""
+
+        def below(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.labels = [_label(label) for label in facts["labels"]]
+        self._rows = {_key(label): row for row, label in enumerate(self.labels)}
+        self.steps = facts["steps"]
+        self._shape = torch.Size(facts["shape"]) if facts["shape"] else None
+        self.network.grow(len(self.labels) - self.network.classes)
+        try:
+            self.network.load_state_dict(below("network/"))
+        except RuntimeError:
+            raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
+        self.memory.load_state_dict(below("memory/"))
+        for name, state in below("generator/").items():
+            self.generators[name].set_state(state)
+        self._frozen = None
+
+    # Admission --------------------------------------------------------------------------------------------------------
+
+    def _admit(self, x: Any, y: Any) -> Batch:
+        samples = self._samples(x)
+        labels = [_label(label) for label in (y.tolist() if hasattr(y, "tolist") else y)]
+        if len(labels) != len(samples):
+            raise errors.wrong("The labels", f"be as many as the {len(samples)} samples", len(labels))
+        if self.augment != "none" and samples.ndim != 4:
+            raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(samples.shape))
+        self._shape = samples.shape[1:]
+        for label in labels:
+            if _key(label) not in self._rows:
+                self._rows[_key(label)] = len(self.labels)
+                self.labels.append(label)
+        self.network.grow(len(self.labels) - self.network.classes, self.generators["head"])
+        rows = torch.tensor([self._rows[_key(label)] for label in labels], device=self.device)
+        return Batch(samples.to(self.device), rows)
+
+    def _samples(self, x: Any) -> Tensor:
+        """Samples as a tensor, or a sentence about what is wrong with them."""
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(np.ascontiguousarray(x))
+        if not isinstance(x, Tensor):
+            raise errors.wrong("Samples", "be a torch tensor or a numpy array", type(x).__name__)
+        if x.dtype != torch.uint8 and not x.is_floating_point():
+            raise errors.wrong("Samples", "be uint8 or floats", str(x.dtype).removeprefix("torch."))
+        if x.ndim not in (2, 4) or 0 in x.shape:
+            raise errors.wrong("A batch", "hold at least one image (n, c, h, w) or vector (n, d)", tuple(x.shape))
+        if self._shape is None:
+            self.network.admit(x.shape)
+        elif x.shape[1:] != self._shape:
+            raise errors.wrong("Every sample", f"have the shape {tuple(self._shape)}", tuple(x.shape[1:]))
+        if x.is_floating_point():
+            x = x.to(torch.float32)
+            if not torch.isfinite(x).all():
+                raise errors.InputError("Samples must be finite. This batch has NaN or infinite values.")
+        return x
+
+    def _viewed(self, batch: Batch, purpose: str) -> Batch:
+        """The same batch with its views drawn."""
+        if self.views == "none":
+            return batch
+        raw = unit(batch.x)
+        seen = AUGMENTATIONS[self.augment](raw, self.generators[purpose])
+        return replace(batch, views=seen if self.views == "replace" else torch.cat([raw, seen]))
+
+
+def default_views(augment: str) -> str:
+    """An augmentation that is asked for replaces the raw view, unless something else is said."""
+    return "none" if augment == "none" else "replace"
+
+
+def _label(label: Any) -> Label:
+    """A label as plain Python, tuples instead of lists; raise if JSON could not hold it."""
+    if isinstance(label, np.generic | Tensor):
+        label = label.item()
+    if isinstance(label, list | tuple):
+        return tuple(_label(item) for item in label)
+    if not isinstance(label, str | int | float) or (isinstance(label, float) and not math.isfinite(label)):
+        raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", label)
+    return label
+
+
+def _key(label: Label) -> str:
+    """A key that tells 1, 1.0, True and "1" apart."""
+    return json.dumps(label)

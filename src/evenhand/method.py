@@ -1,0 +1,98 @@
+"""A method is a value of six parts; `step` is Algorithm 1 of the paper."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+from evenhand import errors, parts
+from evenhand.batch import Batch, Losses
+from evenhand.scoring import Scoring
+
+if TYPE_CHECKING:
+    from evenhand.learner import Learner
+
+
+class Retrieval(Protocol):
+    """Which memories come back?"""
+
+    def __call__(self, learner: "Learner", batch: Batch, /) -> Batch | None: ...
+
+
+class Objective(Protocol):
+    """What are L_c and L_p?"""
+
+    def __call__(self, learner: "Learner", batch: Batch, replay: Batch | None, /) -> Losses: ...
+
+
+class Update(Protocol):
+    """How do the losses move the weights?"""
+
+    def __call__(self, learner: "Learner", losses: Losses, /) -> None: ...
+
+
+class Storage(Protocol):
+    """What is kept?"""
+
+    def __call__(self, learner: "Learner", batch: Batch, /) -> None: ...
+
+
+class Prediction(Protocol):
+    """How are inputs scored in a test? Pure; (n, ...) -> (n, classes)."""
+
+    def __call__(self, learner: "Learner", x: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """Six stateless parts; all that changes lives in the learner.
+
+    No slot has a default here: `er()` names all six, and every other method is `er().but(...)`. A part may also have
+    `boundary(learner)`, called before a stage is evaluated; a method with such a part needs a stream with stages.
+    """
+
+    retrieval: Retrieval
+    objective: Objective
+    scoring: Scoring
+    update: Update
+    storage: Storage
+    prediction: Prediction
+
+    def step(self, learner: "Learner", batch: Batch) -> None:
+        """Learn one batch of the stream (Algorithm 1)."""
+        for _ in range(learner.iterations):
+            replay = self.retrieval(learner, batch)  #         5    B_M <- MemoryRetrieval(M)
+            losses = self.objective(learner, batch, replay)  # 6-7  L_c, L_p
+            self.update(learner, losses)  #                    8-9  theta <- theta - lambda grad(L_c + L_p)
+        self.storage(learner, batch.with_(losses.keep))  #     10   M <- MemoryUpdate(M, B_t)
+
+    def but(self, **slots: Any) -> "Method":
+        """Return the same method with some slots replaced."""
+        for slot in slots:
+            if slot not in SLOTS:
+                raise errors.unknown("slot of a method", slot, SLOTS)
+        return replace(self, **slots)
+
+    def changes(self, other: "Method") -> dict[str, Any]:
+        """The slots in which this method differs from another."""
+        return {slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) != getattr(other, slot)}
+
+    @property
+    def boundaries(self) -> list[Any]:
+        """The parts that listen to the ends of stages."""
+        return [part for slot in SLOTS if hasattr(part := getattr(self, slot), "boundary")]
+
+    def to_json(self) -> dict[str, Any]:
+        """The six parts as plain dicts."""
+        return {slot: parts.to_json(getattr(self, slot)) for slot in SLOTS}
+
+    @classmethod
+    def from_json(cls, slots: Mapping[str, Any]) -> "Method":
+        """Turn what `to_json` gave back into an equal method."""
+        if set(slots) != set(SLOTS):
+            raise errors.wrong("A method", f"have the slots {', '.join(SLOTS)}", sorted(slots))
+        return cls(**{slot: parts.from_json(value) for slot, value in slots.items()})
+
+
+SLOTS = tuple(field.name for field in fields(Method))

@@ -1,0 +1,97 @@
+"""ER: experience replay.
+
+Learn the batch of the stream together with a few samples drawn from a small memory of the past:
+
+    L = E_{B}[l(p(x), y)] + E_{B_M}[l(p(x), y)]                                        (Eq. 3)
+
+Every other method is "ER, but ...": this file holds the six parts that they start from.
+
+Deviations
+----------
+1. Eq. 3 takes one expectation over the union of B and B_M; here, as in the methods' own code and in Eq. 10, L is the
+   sum of the two means.
+
+Cost: 3 units (forward and backward) for each of 10 + 10 samples, 60 in all, which is what C_D = 1 means.
+
+Rolnick et al., Experience Replay for Continual Learning, NeurIPS 2019.
+"""
+
+import torch
+from torch import Tensor
+
+from evenhand.batch import Batch, Losses
+from evenhand.learner import Learner
+from evenhand.method import Method
+from evenhand.parts import part
+from evenhand.registry import register
+from evenhand.scoring import DOT
+
+
+@part
+class Uniform:
+    """Draw from the whole memory, each sample equally likely, without replacement."""
+
+    def __call__(self, learner: Learner, batch: Batch) -> Batch | None:
+        return learner.recall(learner.memory.sample(learner.replay, learner.generators["retrieval"]))
+
+
+@part
+class CrossEntropy:
+    """The mean cross-entropy of the batch and that of the replayed samples, each on the logits its phase asks for."""
+
+    def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
+        h, past = learner.features(batch, replay)
+        return Losses(
+            learning=learner.expect("learn", h, batch.cross_entropy),
+            replaying=learner.expect("replay", past, replay.cross_entropy) if replay else None,
+        )
+
+
+@part
+class Descend:
+    """One step of the optimizer down the gradient of L_c + L_p."""
+
+    def __call__(self, learner: Learner, losses: Losses) -> None:
+        if losses.total is not None:
+            learner.descend(losses.total)
+
+
+@part
+class Reservoir:
+    """Keep every sample of the stream with equal probability (algorithm R).
+
+    The memory is filled first; then sample number n, counting from 1, replaces slot j = randint(0, n) if j < |M|.
+    """
+
+    def __call__(self, learner: Learner, batch: Batch) -> None:
+        memory = learner.memory
+        draws = torch.rand(len(batch), generator=learner.generators["storage"], dtype=torch.float64)
+        kept: dict[int, int] = {}  # slot -> sample; a later sample of the batch may replace an earlier one
+        for i, u in enumerate(draws.tolist()):
+            memory.offered += 1
+            slot = memory.offered - 1 if memory.offered <= memory.size else int(u * memory.offered)
+            if slot < memory.size:
+                kept[slot] = i
+        memory.write(torch.tensor(list(kept)), batch[list(kept.values())])
+
+
+@part
+class Argmax:
+    """The logits of the form that the scoring tests with; the largest one is the prediction."""
+
+    def __call__(self, learner: Learner, x: Tensor) -> Tensor:
+        network, scoring = learner.frozen(), learner.method.scoring
+        return network.logits(network.features(x), scoring.test, scoring.couple)
+
+
+@register(cost=1)
+def er() -> Method:
+    """Experience replay: learn the batch together with a random draw from the memory."""
+    return Method(
+        retrieval=Uniform(),
+        objective=CrossEntropy(),
+        scoring=DOT,
+        update=Descend(),
+        storage=Reservoir(),
+        prediction=Argmax(),
+    )

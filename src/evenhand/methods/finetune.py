@@ -1,0 +1,37 @@
+"""FINE-TUNE: learn the stream as it comes, and keep nothing.
+
+ER, but without a memory; the floor that every method has to clear:
+
+    L = E_{B}[l(p(x), y)]                                                              (Eq. 2)
+
+Cost: 3 units for each of 10 samples, C_D = 0.5.
+"""
+
+from evenhand.batch import Batch
+from evenhand.learner import Learner
+from evenhand.method import Method
+from evenhand.methods.er import er
+from evenhand.parts import part
+from evenhand.registry import register
+
+
+@part
+class RecallNothing:
+    """No replay."""
+
+    def __call__(self, learner: Learner, batch: Batch) -> Batch | None:
+        return None
+
+
+@part
+class KeepNothing:
+    """No memory."""
+
+    def __call__(self, learner: Learner, batch: Batch) -> None:
+        return
+
+
+@register(cost=0.5)
+def finetune() -> Method:
+    """Learn the stream as it comes and keep nothing: the floor."""
+    return er().but(retrieval=RecallNothing(), storage=KeepNothing())

@@ -1,0 +1,93 @@
+"""Metrics of a run, from its accuracy matrix: a[i][j] is the accuracy on stage j's test set after stage i, j <= i."""
+
+import math
+from collections.abc import Sequence
+
+Matrix = Sequence[Sequence[float]]
+
+
+def average(a: Matrix, i: int = -1) -> float:
+    """A_i, the mean accuracy over all stages so far; of the last stage it is the headline.
+
+    >>> average([[0.9], [0.5, 0.7]])
+    0.6
+    """
+    return mean(a[i])
+
+
+def previous(a: Matrix, i: int = -1) -> float | None:
+    """A_p(i), the mean over the stages before the current one; None at the first."""
+    return mean(a[i][:-1]) if len(a[i]) > 1 else None
+
+
+def current(a: Matrix, i: int = -1) -> float:
+    """A_c(i), the accuracy on the current stage."""
+    return a[i][-1]
+
+
+def forgetting(a: Matrix, i: int = -1) -> float | None:
+    """F_i, the mean over previous stages of the best accuracy before minus the accuracy now."""
+    i %= len(a)
+    return mean([max(a[k][j] for k in range(j, i)) - a[i][j] for j in range(i)]) if i else None
+
+
+def backward_transfer(a: Matrix) -> float | None:
+    """BWT, the mean over previous stages of the last accuracy minus that when the stage was learned."""
+    last = len(a) - 1
+    return mean([a[last][j] - a[j][j] for j in range(last)]) if last else None
+
+
+def anytime(a: Matrix) -> float:
+    """The mean of A_i over all stages."""
+    return mean([average(a, i) for i in range(len(a))])
+
+
+def worst_case(a: Matrix, i: int = -1) -> float:
+    """WC_i, the current accuracy and the smallest that each previous stage ever had since, weighed 1 to i - 1."""
+    i %= len(a)
+    lows = [min(a[k][j] for k in range(j + 1, i + 1)) for j in range(i)]
+    return (a[i][i] + sum(lows)) / (i + 1)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean."""
+    return math.fsum(values) / len(values)
+
+
+def interval(values: Sequence[float]) -> float | None:
+    """Half the width of the 95 % confidence interval of the mean (Student's t); None for a single value.
+
+    >>> round(interval([1.0, 2.0, 3.0]), 4)
+    2.4841
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    centre = mean(values)
+    deviation = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1))
+    return student(n - 1) * deviation / math.sqrt(n)
+
+
+def student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t distribution, by bisection of its distribution function.
+
+    >>> round(student(9), 4)
+    2.2622
+    """
+    low, high = 0.0, 1e3
+    while high - low > 1e-12 * high:
+        t = (low + high) / 2
+        low, high = (t, high) if _below(t, freedom) < 0.95 else (low, t)
+    return high
+
+
+def _below(t: float, freedom: int) -> float:
+    """P(|T| < t), by the finite trigonometric series for whole degrees of freedom."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * k / (k + 1)
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total

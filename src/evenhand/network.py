@@ -1,0 +1,124 @@
+"""The network: a trunk that makes features, an optional neck, and a head that grows with the classes."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from evenhand import errors
+from evenhand.scoring import Couple, Form
+
+EPSILON = 1e-5  # keeps the gradient of cos bounded where a feature or a row of W vanishes
+
+
+class DualLinear(nn.Module):
+    """A linear layer that reads its input in two forms, by one shared W.
+
+    dot_i = w_i . h + b_i and cos_i = gamma (w_i . h) / (|w_i| |h|), without the bias.
+    """
+
+    def __init__(self, dim: int, rows: int = 0, gamma: float = 10.0) -> None:
+        super().__init__()
+        self.dim = dim
+        self.gamma = gamma
+        self.weight = nn.Parameter(torch.empty(0, dim))
+        self.bias = nn.Parameter(torch.empty(0))
+        self.grow(rows)
+
+    def grow(self, count: int, generator: Generator | None = None) -> None:
+        """Append rows, each drawn as torch's Linear would: w and b uniform in +-1/sqrt(dim).
+
+        A row is drawn whole, one after the other, so that it does not matter how many arrive at a time. The parameters
+        stay the same objects, so that an optimizer keeps hold of them.
+        """
+        if count == 0:
+            return
+        rows = (torch.rand(count, self.dim + 1, generator=generator) * 2 - 1) / math.sqrt(self.dim)
+        rows = rows.to(self.weight)
+        self.weight.data = torch.cat([self.weight.data, rows[:, :-1]])
+        self.bias.data = torch.cat([self.bias.data, rows[:, -1]])
+        self.weight.grad = self.bias.grad = None
+
+    def forward(self, h: Tensor, form: Form) -> Tensor:
+        """Map h (n, dim) to (n, rows) in the given form."""
+        if form == "dot":
+            return F.linear(h, self.weight, self.bias)
+        w_norm = torch.linalg.vector_norm(self.weight, dim=1) + EPSILON
+        h_norm = torch.linalg.vector_norm(h, dim=1, keepdim=True) + EPSILON
+        return F.linear(h, self.weight) * (self.gamma / (h_norm * w_norm))
+
+
+class Network(nn.Module):
+    """Trunk, optional neck and head.
+
+    Parameters
+    ----------
+    trunk
+        Any module from inputs (n, ...) to features (n, dim).
+    dim
+        The length of a feature.
+    neck
+        Whether a further linear layer with ReLU (dim -> dim) stands before the head (the paper's Table 4).
+    gamma
+        The scale of the cosine.
+    """
+
+    def __init__(self, trunk: nn.Module, dim: int, *, neck: bool = False, gamma: float = 10.0) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.neck = DualLinear(dim, rows=dim, gamma=gamma) if neck else None
+        self.head = DualLinear(dim, gamma=gamma)
+
+    @classmethod
+    def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False) -> "Network":
+        """Wrap any module.
+
+        One of our backbones, or any module together with `dim`, is a trunk. Of another module the last Linear, its
+        classifier, gives way to our head, which starts without classes; the module itself is changed.
+        """
+        if isinstance(module, cls):
+            return module
+        if dim is None:
+            dim = getattr(module, "dim", None)
+        if dim is not None:
+            return cls(module, dim, neck=neck)
+        name, last = [(n, m) for n, m in module.named_modules() if not list(m.children())][-1]
+        if not isinstance(last, nn.Linear) or not name:
+            raise errors.InputError(
+                f"The last layer of {type(module).__name__} is no Linear that a head could replace. "
+                "If it makes features, wrap it with Network.of(module, dim=<length of a feature>)."
+            )
+        parent, _, attribute = name.rpartition(".")
+        setattr(module.get_submodule(parent), attribute, nn.Identity())
+        return cls(module, last.in_features, neck=neck)
+
+    @property
+    def classes(self) -> int:
+        """How many classes the head has a row for."""
+        return len(self.head.bias)
+
+    def grow(self, count: int, generator: Generator | None = None) -> None:
+        """Give the head `count` more classes."""
+        self.head.grow(count, generator)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map inputs (n, ...) to features (n, dim)."""
+        return self.trunk(x)
+
+    def logits(self, h: Tensor, form: Form = "dot", couple: Couple = "head") -> Tensor:
+        """Map features (n, dim) to logits (n, classes): the coupled layers in the given form, the others in dot."""
+        if self.neck is not None:
+            h = F.relu(self.neck(h, "dot" if couple == "head" else form))
+        return self.head(h, "dot" if couple == "neck" else form)
+
+    def admit(self, shape: torch.Size) -> None:
+        """Raise if samples of this shape (n, ...) cannot enter the trunk."""
+        first = next((m for m in self.trunk.modules() if isinstance(m, nn.Conv2d | nn.Linear)), None)
+        if isinstance(first, nn.Conv2d):
+            if len(shape) != 4:
+                raise errors.wrong("Samples for a convolutional network", "be images (n, c, h, w)", tuple(shape))
+            if shape[1] != first.in_channels:
+                raise errors.wrong("Images for this network", f"have {first.in_channels} channels", shape[1])
+        elif isinstance(first, nn.Linear) and shape[1:].numel() != first.in_features:
+            raise errors.wrong("Samples for this network", f"have {first.in_features} values", shape[1:].numel())

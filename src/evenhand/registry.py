@@ -1,0 +1,148 @@
+"""Names for methods: `er`, `uer(alpha=0.3)`, `mir+uer`. A name is also documentation, see `evenhand methods`."""
+
+import ast
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from evenhand import errors
+from evenhand.method import Method
+
+GROUP = "evenhand.methods"
+LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A registered method.
+
+    Attributes
+    ----------
+    build
+        The function that makes the method; its keyword parameters are the method's.
+    cost
+        C_D: the training cost relative to ER, by the formula in the method's file.
+    revision
+        Goes up when a fix changes results, so that no stale number survives.
+    """
+
+    name: str
+    build: Callable[..., Method]
+    cost: float
+    revision: int
+
+    @property
+    def title(self) -> str:
+        """The first line of the method's documentation."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Method:
+        """Build the method, or say which parameter is wrong."""
+        known = inspect.signature(self.build).parameters
+        for name in arguments:
+            if name not in known:
+                if not known:
+                    raise errors.InputError(f"{self.name} takes no parameters. Got {name!r}.")
+                raise errors.unknown(f"parameter of {self.name}", name, known)
+        return self.build(**arguments)
+
+
+_recipes: dict[str, Recipe] = {}
+
+
+def register(*, cost: float, revision: int = 1) -> Callable[[Callable[..., Method]], Callable[..., Method]]:
+    """Register a function that makes a method under the function's name."""
+
+    def keep(build: Callable[..., Method]) -> Callable[..., Method]:
+        _recipes[build.__name__] = Recipe(build.__name__, build, cost, revision)
+        return build
+
+    return keep
+
+
+@cache
+def _load() -> None:
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:
+            warnings.warn(f"The methods of '{entry.name}' could not be loaded: {error}.", stacklevel=2)
+
+
+def recipes() -> dict[str, Recipe]:
+    """All registered methods by name, those of installed packages included."""
+    _load()
+    return dict(sorted(_recipes.items()))
+
+
+def resolve(text: str) -> Method:
+    """Make a method from its name, e.g. `mir(candidates=100)+uer(alpha=0.3)`."""
+    (_, first), *others = [(recipe.name, recipe(arguments)) for recipe, arguments in terms(text)]
+    method, base = first, recipes()["er"].build()
+    for name, other in others:
+        changes = other.changes(base)
+        for slot in changes:
+            if slot in method.changes(base):
+                raise errors.InputError(
+                    f"'{text}' cannot be composed: {name} sets the slot '{slot}', which is already set."
+                )
+        method = method.but(**changes)
+    return method
+
+
+def canonical(text: str) -> str:
+    """The one spelling of a method's name: defaults left out, parameters in their declared order."""
+    return "+".join(_spell(recipe, arguments) for recipe, arguments in terms(text))
+
+
+def terms(text: str) -> list[tuple[Recipe, dict[str, Any]]]:
+    """The recipes that a name is composed of, with their arguments."""
+    known = recipes()
+    found = []
+    for name, arguments in parse(text):
+        if name not in known:
+            raise errors.unknown("method", name, known)
+        found.append((known[name], arguments))
+    return found
+
+
+def parse(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals.
+
+    >>> parse("mir(candidates=100)+uer")
+    [('mir', {'candidates': 100}), ('uer', {})]
+    """
+    try:
+        if len(text) > LONGEST:
+            raise ValueError
+        return _terms(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise errors.wrong("A name", "look like er, uer(alpha=0.3) or mir+uer", text) from None
+
+
+def _terms(node: ast.expr) -> list[tuple[str, dict[str, Any]]]:
+    match node:
+        case ast.BinOp(left, ast.Add(), right):
+            return _terms(left) + _terms(right)
+        case ast.Name(name):
+            return [(name, {})]
+        case ast.Call(ast.Name(name), [], keywords):
+            return [(name, {str(k.arg): _literal(k) for k in keywords})]
+    raise ValueError
+
+
+def _literal(keyword: ast.keyword) -> Any:
+    value = ast.literal_eval(keyword.value)
+    if keyword.arg is None or not isinstance(value, str | int | float | bool | None):
+        raise ValueError
+    return value
+
+
+def _spell(recipe: Recipe, arguments: Mapping[str, Any]) -> str:
+    parameters = inspect.signature(recipe.build).parameters
+    given = [f"{n}={arguments[n]!r}" for n, p in parameters.items() if n in arguments and arguments[n] != p.default]
+    return f"{recipe.name}({', '.join(given)})" if given else recipe.name

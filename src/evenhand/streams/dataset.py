@@ -1,0 +1,68 @@
+"""Datasets: training and test samples in RAM, as uint8 images with whole-number classes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evenhand import errors
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples and their classes.
+
+    Parameters
+    ----------
+    name
+        What reports call it.
+    train_x, test_x
+        Samples (n, ...).
+    train_y, test_y
+        Their classes (n,), numbers from 0.
+    classes
+        The names of the classes, by number.
+    """
+
+    name: str
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
+            if len(x) != len(y):
+                raise errors.wrong(f"The {split} labels of {self.name}", f"be as many as its {len(x)} samples", len(y))
+            missing = set(range(len(self.classes))) - set(y.unique().tolist())
+            if missing:
+                raise errors.InputError(
+                    f"Every class of {self.name} must have {split} samples. "
+                    f"'{self.classes[min(missing)]}' has none, nor have {len(missing) - 1} others."
+                )
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name}: {len(self.train_y)} + {len(self.test_y)} samples of {len(self.classes)} classes)"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample."""
+        return tuple(self.train_x.shape[1:])
+
+
+LOADERS: dict[str, Callable[[], Dataset]] = {}
+
+
+def load(name: str) -> Dataset:
+    """Load a dataset by its name."""
+    if name not in LOADERS:
+        raise errors.unknown("dataset", name, LOADERS)
+    return LOADERS[name]()
+
+
+def by_class(y: Tensor, classes: int) -> list[Tensor]:
+    """The positions of each class's samples, in order."""
+    order = y.argsort(stable=True)
+    return list(order.split(torch.bincount(y, minlength=classes).tolist()))
