@@ -40,6 +40,12 @@ class Recipe:
         """The first line of the method's documentation."""
         return (inspect.getdoc(self.build) or "").partition("\n")[0]
 
+    @property
+    def call(self) -> str:
+        """The name with all parameters and their defaults."""
+        known = inspect.signature(self.build).parameters.values()
+        return f"{self.name}({', '.join(f'{p.name}={p.default!r}' for p in known)})" if known else self.name
+
     def __call__(self, arguments: Mapping[str, Any]) -> Method:
         """Build the method, or say which parameter is wrong."""
         known = inspect.signature(self.build).parameters

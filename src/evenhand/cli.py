@@ -1,0 +1,256 @@
+"""The command line: `evenhand run`, `methods`, `report`, `check`, `bench`.
+
+Torch is imported inside the commands, so that help is there at once.
+"""
+
+import fnmatch
+import json as json_module
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+
+from evenhand import __version__
+from evenhand.errors import EvenhandError, InputError
+
+app = App(
+    name="evenhand",
+    help="Online continual learning that treats old and new classes with an even hand.",
+    version=__version__,
+    default_parameter=Parameter(negative=()),
+)
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+@app.command
+def run(
+    *methods: str,
+    data: str = "fashion-cut",
+    order: Literal["classes", "iid", "iid++"] | None = None,
+    memory: int | None = None,
+    seeds: int | None = None,
+    seed: int | None = None,
+    stages: int | None = None,
+    batch: int | None = None,
+    replay: int | None = None,
+    iterations: int | None = None,
+    lr: float | None = None,
+    backbone: str | None = None,
+    neck: bool | None = None,
+    augment: Literal["none", "crop", "scr"] | None = None,
+    views: Literal["none", "replace", "concat"] | None = None,
+    passes: Literal["joint", "separate"] | None = None,
+    preset: str | None = None,
+    threads: int | None = None,
+    workers: int | None = None,
+    root: Path = Path("runs"),
+    anyway: Flag = False,
+    json: Flag = False,
+) -> int:
+    """Run methods on a stream: what is missing is run, what was stopped goes on, what is there is read.
+
+    Parameters
+    ----------
+    methods
+        Names with their parameters, e.g. er "uer(alpha=0.3)".
+    data
+        The dataset.
+    order
+        classes: the classes come in stages; iid: all samples shuffled; iid++: with a second batch beside each.
+    memory
+        Samples that may be kept.
+    seeds
+        Run the seeds 0 to K - 1.
+    seed
+        Run this seed alone.
+    stages
+        Groups of classes that come one after the other.
+    batch
+        Samples a step from the stream (10).
+    replay
+        Samples a step from the memory (10).
+    iterations
+        Times each batch is learned (1).
+    lr
+        Learning rate of SGD (0.1).
+    backbone
+        reduced_resnet18, small_cnn or mlp, with parameters: "reduced_resnet18(width=64)".
+    neck
+        Put a further linear layer before the head (the paper's Table 4).
+    augment
+        Augmentation of stream and replay.
+    views
+        Show the augmented view alone (replace), or beside the raw one (concat).
+    passes
+        Stream and replay in one forward pass or two.
+    preset
+        A set of defaults: plain, or paper, which the paper's datasets have anyway.
+    threads
+        Threads of each process.
+    workers
+        Processes; workers times threads never exceed the cores.
+    root
+        The folder below which every run has its own.
+    anyway
+        Go on with a run that was begun under other versions or threads, though its bits may then differ.
+    json
+        Print one JSON document and nothing else.
+    """
+    from evenhand import show
+    from evenhand.experiment.engine import Failure, run_all
+    from evenhand.experiment.result import Result, by_setting, summarise
+    from evenhand.experiment.spec import Spec
+
+    if not methods:
+        raise InputError("Name at least one method, e.g. evenhand run er uer. The names: evenhand methods.")
+    if seeds is not None and seed is not None:
+        raise InputError("Use either --seeds K for the seeds 0 to K - 1, or --seed S for one.")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"The number of --seeds must be at least 1. Got {seeds} instead.")
+    fields = {
+        name: value
+        for name, value in {
+            "data": data, "order": order, "memory": memory, "stages": stages, "batch": batch, "replay": replay,
+            "iterations": iterations, "lr": lr, "backbone": backbone, "neck": neck, "augment": augment,
+            "views": views, "passes": passes,
+        }.items()
+        if value is not None
+    }  # fmt: skip
+    numbers = [seed] if seed is not None else range(seeds or 1)
+    specs = [Spec.make(preset, method=method, seed=number, **fields) for method in methods for number in numbers]
+    specs = list(dict.fromkeys(specs))
+    with show.Watch(specs) as watch:
+        outcomes = run_all(specs, root, workers=workers, threads=threads, anyway=anyway, listen=watch)
+    done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    summaries = [summarise(group) for group in by_setting(done)]
+    if json:
+        _print_json({"schema": 1, "results": summaries})
+    elif summaries:
+        show.stdout().print(show.results_table(summaries))
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    for failure in failures:
+        print(failure.trace, end="", file=sys.stderr)
+    causes = {failure.cause for failure in failures}
+    return 1 if "fault" in causes else 130 if "stopped" in causes else 2 if causes else 0
+
+
+@app.command
+def methods(pattern: str = "*", *, json: Flag = False) -> None:
+    """List the methods: what they cost, and in which slots they differ from ER.
+
+    Parameters
+    ----------
+    pattern
+        Names to list, with * and ?.
+    json
+        Print one JSON document.
+    """
+    from evenhand import registry, show
+
+    base = registry.resolve("er")
+    rows = [
+        {
+            "name": name,
+            "call": recipe.call,
+            "cost": recipe.cost,
+            "slots": list(recipe.build().changes(base)),
+            "needs_boundaries": bool(recipe.build().boundaries),
+            "title": recipe.title,
+        }
+        for name, recipe in registry.recipes().items()
+        if fnmatch.fnmatch(name, pattern)
+    ]
+    if not rows:
+        raise InputError(f"No method matches '{pattern}'. All of them: evenhand methods.")
+    if json:
+        _print_json({"schema": 1, "methods": rows})
+    else:
+        show.stdout().print(show.methods_table(rows))
+
+
+@app.command
+def report(
+    root: Path = Path("runs"), *, output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("report.html")
+) -> None:
+    """Write one self-contained HTML page about all finished runs below a root.
+
+    Parameters
+    ----------
+    root
+        The folder with the runs.
+    output
+        The page to write.
+    """
+    from evenhand import report as page
+    from evenhand.experiment.folder import results
+
+    found = results(root)
+    if not found:
+        raise InputError(f"There is no finished run in {root}. Make one with evenhand run.")
+    page.write(found, output)
+    print(f"{output}: {len(found)} runs")
+
+
+@app.command
+def check(name: str, *, json: Flag = False) -> int:
+    """Check that a method keeps its promises: resume, purity, bounded memory, learning and more.
+
+    Parameters
+    ----------
+    name
+        A registered method, e.g. mir+uer, or module:attribute, a function that makes one.
+    json
+        Print one JSON document.
+    """
+    from evenhand import checks
+
+    outcomes = checks.run(checks.find(name))
+    if json:
+        _print_json({"schema": 1, "method": name, "checks": [vars(outcome) for outcome in outcomes]})
+    else:
+        for outcome in outcomes:
+            print(f"{outcome.state:7} {outcome.check}{outcome.detail and ': ' + outcome.detail}")
+    return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
+
+
+@app.command
+def bench(*, rounds: int = 30, threads: int | None = None, json: Flag = False) -> None:
+    """Measure the speed of a step against a plain PyTorch loop and the machine's peak.
+
+    Parameters
+    ----------
+    rounds
+        Interleaved rounds; their medians are printed.
+    threads
+        Threads to use; all cores by default.
+    json
+        Print one JSON document.
+    """
+    from evenhand import bench as benchmark
+
+    measured = benchmark.measure(rounds, threads)
+    if json:
+        _print_json(measured)
+    else:
+        benchmark.show(measured)
+
+
+def _print_json(value: Any) -> None:
+    print(json_module.dumps(value, indent=2, allow_nan=False))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a user's mistake is one sentence and exit code 2."""
+    # Without this, idle OpenMP threads spin and take the cores from whoever shares the machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        sys.exit(app(arguments, exit_on_error=False, print_error=False))
+    except CycloptsError as error:
+        sentence = " ".join(str(error).split())
+    except EvenhandError as error:
+        sentence = str(error)
+    Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(2)

@@ -1,0 +1,89 @@
+"""What is recorded when a stage ends: accuracies, and the head class by class, so that figures need no weights."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evenhand import draws
+from evenhand.learner import Learner
+from evenhand.network import DualLinear
+from evenhand.streams import Stream
+
+
+class HeadWatch:
+    """Remembers the head as it was when the stage began, new rows as they were drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.weight: Tensor | None = None
+        self.bias: Tensor | None = None
+
+    def begin_stage(self, learner: Learner) -> None:
+        """Take a copy of the head."""
+        head = learner.network.head
+        self.weight, self.bias = head.weight.detach().clone(), head.bias.detach().clone()
+
+    def before(self, head: DualLinear) -> tuple[Tensor, Tensor]:
+        """W and b of all classes as they were at the beginning of the stage, or at their arrival in it."""
+        fresh = DualLinear(head.dim)
+        fresh.grow(len(head.bias), draws.generator(self.seed, "head"))
+        weight, bias = fresh.weight.detach().to(head.weight), fresh.bias.detach().to(head.bias)
+        if self.weight is not None and self.bias is not None:
+            weight[: len(self.weight)] = self.weight
+            bias[: len(self.bias)] = self.bias
+        return weight, bias
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The copy, if there is one."""
+        if self.weight is None or self.bias is None:
+            return {}
+        return {"watch/weight": self.weight, "watch/bias": self.bias}
+
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `state_dict` gave."""
+        self.weight, self.bias = tensors.get("watch/weight"), tensors.get("watch/bias")
+
+
+def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch) -> dict[str, Any]:
+    """Test on all stages so far and describe the head; classes stand in their order of arrival."""
+    count = len(learner.labels)
+    confusion = torch.zeros(count, count, dtype=torch.int64)
+    probability = torch.zeros(count, dtype=torch.float64)
+    accuracy = []
+    row_of = {label: row for row, label in enumerate(learner.labels)}
+    for j in range(stage + 1):
+        x, y = stream.test(j)
+        scores = learner.scores(x).cpu()
+        predicted = scores.argmax(1)
+        # A class that never arrived, because its samples fell into a dropped batch, is an error on every sample.
+        rows = torch.tensor([row_of.get(label, -1) for label in y.tolist()])
+        accuracy.append((predicted == rows).sum().item() / len(y))
+        probability += scores.double().softmax(1).sum(0)
+        known = rows >= 0
+        confusion.index_put_((rows[known], predicted[known]), torch.ones(1, dtype=torch.int64), accumulate=True)
+    tested = sum(len(stream.stages[j].test) for j in range(stage + 1))
+    record: dict[str, Any] = {
+        "arrival": list(learner.labels),
+        "accuracy": accuracy,
+        "head": describe(learner.network.head, watch),
+        "probability": (probability / tested).tolist(),
+    }
+    if stage == len(stream.stages) - 1:
+        record["confusion"] = confusion.tolist()
+    return record
+
+
+def describe(head: DualLinear, watch: HeadWatch) -> dict[str, list[float]]:
+    """Norm, mean and spread of each class's weights, its bias, and what the stage changed of both."""
+    weight, bias = head.weight.detach(), head.bias.detach()
+    old_weight, old_bias = watch.before(head)
+    columns = {
+        "norm": weight.norm(dim=1),
+        "mean": weight.mean(1),
+        "std": weight.std(1, correction=0),
+        "bias": bias,
+        "weight_change": (weight - old_weight).mean(1),
+        "bias_change": bias - old_bias,
+    }
+    return {name: [round(v, 7) for v in column.double().tolist()] for name, column in columns.items()}

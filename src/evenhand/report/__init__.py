@@ -1,0 +1,34 @@
+"""Reports: runs become one self-contained HTML page with tables, figures and captions drawn from the numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evenhand import errors, files
+from evenhand.experiment.result import Result
+
+EXTRA = ("jinja2", "markupsafe", "matplotlib")
+
+__all__ = ["write"]
+
+
+def write(results: Sequence[Result], path: Path) -> None:
+    """Write the page about finished runs; the same runs, in whatever order, give the same bytes.
+
+    Parameters
+    ----------
+    results
+        The finished runs; those that differ in the seed alone are averaged.
+    path
+        The page to write; an older one is replaced.
+    """
+    if not results:
+        raise errors.InputError("There is no finished run to report. Make one with evenhand run.")
+    try:
+        from evenhand.report.html import page  # late: matplotlib and jinja2 are an optional extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        raise errors.InputError(
+            f'A report needs {error.name}, which is not installed. Install it with pip install "evenhand[report]".'
+        ) from None
+    files.write(path, page(results).encode())
