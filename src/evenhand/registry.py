@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, ParamSpec
 
 from evenhand import errors
 from evenhand.method import Method
 
 GROUP = "evenhand.methods"
-LONGEST = 500
+LONGEST = 500  # characters of a name
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,20 @@ class Recipe:
         The function that makes the method; its keyword parameters are the method's.
     cost
         C_D: the training cost relative to ER, by the formula in the method's file.
+    tolerance
+        How far the measured cost may lie from it, as a fraction.
     revision
         Goes up when a fix changes results, so that no stale number survives.
+    exempt
+        Checks of the conformance suite that do not apply, with the reason.
     """
 
     name: str
     build: Callable[..., Method]
     cost: float
+    tolerance: float
     revision: int
+    exempt: Mapping[str, str]
 
     @property
     def title(self) -> str:
@@ -60,11 +67,13 @@ class Recipe:
 _recipes: dict[str, Recipe] = {}
 
 
-def register(*, cost: float, revision: int = 1) -> Callable[[Callable[..., Method]], Callable[..., Method]]:
+def register(
+    *, cost: float, tolerance: float = 0.05, revision: int = 1, exempt: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, Method]], Callable[P, Method]]:
     """Register a function that makes a method under the function's name."""
 
-    def keep(build: Callable[..., Method]) -> Callable[..., Method]:
-        _recipes[build.__name__] = Recipe(build.__name__, build, cost, revision)
+    def keep(build: Callable[P, Method]) -> Callable[P, Method]:
+        _recipes[build.__name__] = Recipe(build.__name__, build, cost, tolerance, revision, exempt or {})
         return build
 
     return keep

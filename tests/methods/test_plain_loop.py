@@ -14,7 +14,7 @@ def dot(h, W, b):
 
 
 def cos(h, W, b):
-    return 10 * F.linear(F.normalize(h, dim=1), F.normalize(W, dim=1))
+    return 10 * F.linear(h / (h.norm(dim=1, keepdim=True) + 1e-5), W / (W.norm(dim=1, keepdim=True) + 1e-5))
 
 
 LOSSES = {
@@ -59,7 +59,7 @@ def plain_loop(trunk, batches, dim, losses):
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= LR * gradient
+                parameter.add_(gradient, alpha=-LR)
         kept = torch.rand(len(x), generator=storage, dtype=torch.float64).tolist()
         for image, label, u in zip(x, y, kept, strict=True):
             seen += 1

@@ -108,7 +108,9 @@ def _processes(specs: Sequence[Spec], root: Path, share: Share, anyway: bool, li
     outcomes: dict[str, Outcome] = {}
     with (
         stop_requests() as stopping,
-        ProcessPoolExecutor(share.workers, context, initializer=_begin, initargs=(events, closing, share.threads)) as pool,
+        ProcessPoolExecutor(
+            share.workers, context, initializer=_begin, initargs=(events, closing, share.threads)
+        ) as pool,
     ):
         waiting: dict[Future[Outcome], Spec] = {pool.submit(_work, spec, root, anyway): spec for spec in specs}
         while waiting:
@@ -119,10 +121,7 @@ def _processes(specs: Sequence[Spec], root: Path, share: Share, anyway: bool, li
                 outcomes[spec.key] = outcome = _outcome(future, spec)
                 listen(outcome)
             if stopping.is_set():
-                stopping.clear()
                 closing.set()
-                for process in multiprocessing.active_children():
-                    process.terminate()
     return outcomes
 
 
@@ -156,12 +155,14 @@ def _begin(events: Any, closing: Any, threads: int) -> None:
 def _work(spec: Spec, root: Path, anyway: bool) -> Outcome:
     if _closing.is_set():
         return Failure(spec, "stopped", "Not begun.")
-    return _attempt(spec, root, anyway, _events.put)
+    return _attempt(spec, root, anyway, _events.put, _closing.is_set)
 
 
-def _attempt(spec: Spec, root: Path, anyway: bool, report: Callable[[Progress], None]) -> Outcome:
+def _attempt(
+    spec: Spec, root: Path, anyway: bool, report: Callable[[Progress], None], stop: Callable[[], bool] = lambda: False
+) -> Outcome:
     try:
-        return run(spec, root, report=report, anyway=anyway)
+        return run(spec, root, report=report, stop=stop, anyway=anyway)
     except errors.EvenhandError as error:
         return Failure(spec, "mistake", str(error))
     except Interrupted as request:

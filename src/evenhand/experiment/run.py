@@ -15,6 +15,7 @@ from evenhand.experiment.process import environment, hardware, stop_requests
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.learner import Learner
+from evenhand.method import Method
 from evenhand.network import Network
 from evenhand.streams import Stream, load
 
@@ -36,8 +37,8 @@ class Interrupted(Exception):  # noqa: N818 - a request, not an error
     """The run was asked to stop and has saved its state."""
 
 
-def build(spec: Spec) -> tuple[Stream, Learner]:
-    """Make the stream and the learner of a spec."""
+def build(spec: Spec, method: Method | None = None) -> tuple[Stream, Learner]:
+    """Make the stream and the learner of a spec, or a learner with another method."""
     dataset = load(spec.data)
     stream = Stream.split(dataset, spec.stages, spec.seed, spec.order, spec.batch)
     [(name, arguments)] = registry.parse(spec.backbone)
@@ -45,7 +46,7 @@ def build(spec: Spec) -> tuple[Stream, Learner]:
         network = Network.of(backbones.build(name, dataset.shape, arguments), neck=spec.neck)
     learner = Learner(
         network,
-        spec.resolved,
+        method or spec.resolved,
         memory=spec.memory,
         replay=spec.replay,
         lr=spec.lr,
@@ -63,6 +64,7 @@ def run(
     root: str | Path = "runs",
     *,
     report: Callable[[Progress], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
     anyway: bool = False,
     checkpoint_seconds: float = 60,
 ) -> Result:
@@ -74,6 +76,9 @@ def run(
         The folder below which runs live.
     report
         Called now and then with the progress.
+    stop
+        Asked after every step; once it is true, the state is saved and the run ends with `Interrupted`. Ctrl-C and
+        SIGTERM do the same.
     anyway
         Go on with a run that was begun under other threads or versions, though its numbers may then differ.
     checkpoint_seconds
@@ -84,7 +89,7 @@ def run(
         if result := folder.result():
             return result
         try:
-            _Run(folder, report, anyway, checkpoint_seconds).finish()
+            _Run(folder, report, anyway).finish(stop, checkpoint_seconds)
         except (Interrupted, errors.RunError):
             raise
         except Exception as error:
@@ -98,12 +103,9 @@ def run(
 class _Run:
     """The moving parts of one run; all of them are in the checkpoint."""
 
-    def __init__(
-        self, folder: Folder, report: Callable[[Progress], None], anyway: bool, checkpoint_seconds: float
-    ) -> None:
+    def __init__(self, folder: Folder, report: Callable[[Progress], None], anyway: bool) -> None:
         self.folder = folder
         self.report = report
-        self.checkpoint_seconds = checkpoint_seconds
         self.stream, self.learner = build(folder.spec)
         if self.learner.method.boundaries and folder.spec.order != "classes":
             raise errors.InputError(
@@ -118,7 +120,7 @@ class _Run:
             self._resume(anyway)
         folder.mark("running", environment=environment(), hardware=hardware())
 
-    def finish(self) -> None:
+    def finish(self, stop: Callable[[], bool], checkpoint_seconds: float) -> None:
         """Go through the rest of the stream."""
         saved = reported = began = time.monotonic()
         started = self.position
@@ -132,10 +134,11 @@ class _Run:
                 self.trained += now - tick
                 if self.position in ends:
                     self._end_stage(step.stage)
-                elif stopping.is_set() or now - saved > self.checkpoint_seconds:
+                stopped = stopping.is_set() or stop()
+                if stopped or now - saved > checkpoint_seconds:
                     self._checkpoint()
                     saved = now
-                if stopping.is_set():
+                if stopped:
                     raise Interrupted(f"Stopped at step {self.position} of {len(self.stream)}; the state is saved.")
                 if now - reported > 0.2:
                     rate = (self.position - started) * self.stream.batch / (now - began)

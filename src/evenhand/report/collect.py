@@ -138,7 +138,9 @@ class Section:
     def settings(self) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
         """Every setting but method and seed, with its values; each value with the groups that have it."""
         specs = [(group.label, group.runs[0].spec.model_dump()) for group in self.groups]
-        for name in specs[0][1].keys() - {"method", "seed"}:
+        for name in specs[0][1]:
+            if name in ("method", "seed"):
+                continue
             values: dict[str, list[str]] = {}
             for label, spec in specs:
                 values.setdefault(shown(spec[name]), []).append(label)

@@ -1,0 +1,59 @@
+"""The conformance suite: what every method promises, checked on real images. `evenhand check NAME` runs it.
+
+A method may be exempt from a check only by {"check": "reason"} where it is registered.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Literal
+
+from evenhand import errors, registry
+from evenhand.checks.promises import CHECKS
+from evenhand.checks.setting import BrokenError, Subject
+from evenhand.method import Method
+
+__all__ = ["CHECKS", "Outcome", "Subject", "examine", "find", "run"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check found."""
+
+    check: str
+    state: Literal["passed", "failed", "exempt"]
+    detail: str = ""
+
+
+def find(name: str) -> Subject:
+    """The method of a registered name, or of module:attribute, a function that makes one."""
+    if ":" not in name:
+        terms = registry.terms(name)
+        exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
+        main = terms[0][0]
+        return Subject(name, registry.resolve(name), main.cost, main.tolerance, exempt)
+    module, _, attribute = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise errors.InputError(f"'{name}' cannot be checked: {error}.") from None
+    if not isinstance(made, Method):
+        raise errors.wrong(f"'{name}'", "make a Method", type(made).__name__)
+    return Subject(name, made)
+
+
+def run(subject: Subject) -> list[Outcome]:
+    """Run every check; a check that raises has failed."""
+    return [examine(subject, name) for name in CHECKS]
+
+
+def examine(subject: Subject, name: str) -> Outcome:
+    """Run one check."""
+    if name in subject.exempt:
+        return Outcome(name, "exempt", subject.exempt[name])
+    try:
+        CHECKS[name](subject)
+    except Exception as error:
+        return Outcome(
+            name, "failed", f"{'' if isinstance(error, BrokenError) else type(error).__name__ + ': '}{error}"
+        )
+    return Outcome(name, "passed")

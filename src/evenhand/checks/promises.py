@@ -1,0 +1,240 @@
+"""The promises of a method, a function each; its docstring is the promise."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import torch
+
+from evenhand import errors, registry
+from evenhand.checks.setting import (
+    BrokenError,
+    Subject,
+    batches,
+    changed,
+    demand,
+    everything,
+    feed,
+    final_accuracy,
+    flops,
+    learner_of,
+    two_stages,
+    unchanged,
+)
+from evenhand.learner import Learner
+from evenhand.method import SLOTS, Method
+
+Check = Callable[[Subject], None]
+CHECKS: dict[str, Check] = {}
+
+
+def check(function: Check) -> Check:
+    """List a function as a check, under its name with spaces."""
+    CHECKS[function.__name__.replace("_", " ")] = function
+    return function
+
+
+# A value -------------------------------------------------------------------------------------------------------------
+
+
+@check
+def frozen_and_json(subject: Subject) -> None:
+    """A method cannot be changed, hashes, and comes back equal from JSON."""
+    for slot in SLOTS:
+        part = getattr(subject.method, slot)
+        try:
+            part.anything = 1
+        except (FrozenInstanceError, AttributeError, TypeError):
+            continue
+        raise BrokenError(f"the part in the slot '{slot}' can be changed")
+    hash(subject.method)
+    demand(Method.from_json(subject.method.to_json()) == subject.method, "the method came back different from JSON")
+
+
+# Streams of every kind -----------------------------------------------------------------------------------------------
+
+
+@check
+def batch_of_one(subject: Subject) -> None:
+    """Single samples can be learned."""
+    feed(learner_of(subject), batches(12, size=1), batches(4, classes=(2, 3), size=1))
+
+
+@check
+def batch_of_one_class(subject: Subject) -> None:
+    """A stream may begin with a single class, and have batches of one class later."""
+    learner = feed(learner_of(subject), batches(4, classes=(0,)), batches(4, classes=(1,)))
+    demand(set(learner.predict(batches(1)[0][0])) <= {0, 1}, "predicted a class that was never seen")
+
+
+@check
+def memory_of_any_size(subject: Subject) -> None:
+    """The memory may hold nothing, one sample, or fewer than are replayed."""
+    for size in (0, 1, 3):
+        learner = feed(learner_of(subject, memory=size), *two_stages())
+        demand(len(learner.memory) <= size, f"{len(learner.memory)} samples in a memory of {size}")
+
+
+@check
+def objective_without_memory(subject: Subject) -> None:
+    """The losses of a batch can be asked for without a memory, and asking changes nothing but running statistics."""
+    learner = feed(learner_of(subject), *two_stages())
+    batch = learner.memory.read(torch.arange(min(5, len(learner.memory)))) if len(learner.memory) else None
+    if batch is None:
+        return
+    before = everything(learner)
+    subject.method.objective(learner, batch, None)
+    names = [name for name in changed(before, everything(learner)) if "running_" not in name and "tracked" not in name]
+    demand(not names, f"the objective changed {', '.join(names)}")
+
+
+@check
+def new_class_late(subject: Subject) -> None:
+    """A class may arrive at any time, beside old ones."""
+    learner = feed(learner_of(subject), *two_stages(), batches(2, classes=(0, 9), start=20))
+    demand(learner.labels == [0, 1, 2, 3, 9], f"the labels became {learner.labels}")
+    demand(learner.scores(batches(1)[0][0]).shape == (5, 5), "the scores do not cover the new class")
+
+
+@check
+def labels_of_any_kind(subject: Subject) -> None:
+    """Labels may be strings or far apart; they change nothing else."""
+    names = {0: "zero", 1: "one", 2: -7, 3: 10**6}
+    plain = feed(learner_of(subject), *two_stages())
+    named = learner_of(subject)
+    feed(named, *([(x, [names[i] for i in y.tolist()]) for x, y in stage] for stage in two_stages()))
+    x = batches(1, classes=(0, 1, 2, 3), start=30)[0][0]
+    demand(named.predict(x) == [names[i] for i in plain.predict(x)], "other labels gave other predictions")
+
+
+@check
+def finite_on_blank_images(subject: Subject) -> None:
+    """Black and white images, whose features may vanish, leave all weights finite."""
+    learner = learner_of(subject)
+    for number, value in enumerate((0, 255, 0, 255, 0, 255)):
+        learner.observe(torch.full((4, 1, 28, 28), value, dtype=torch.uint8), [number % 2] * 4)
+    weights = learner.network.state_dict().items()
+    bad = [name for name, tensor in weights if not torch.isfinite(tensor.float()).all()]
+    demand(not bad, f"{', '.join(bad)} became infinite or NaN")
+
+
+# Predicting ----------------------------------------------------------------------------------------------------------
+
+
+@check
+def predict_needs_a_class(subject: Subject) -> None:
+    """To predict before anything was observed is a clear error."""
+    try:
+        learner_of(subject).predict(batches(1)[0][0])
+    except errors.InputError:
+        return
+    raise BrokenError("predicting before observing did not raise an InputError")
+
+
+@check
+def predicts_seen_classes(subject: Subject) -> None:
+    """Only seen classes are predicted, by finite scores or minus infinity."""
+    learner = feed(learner_of(subject), *two_stages())
+    x = torch.cat([x for x, _ in batches(8, classes=tuple(range(10)), start=40)])
+    demand(set(learner.predict(x)) <= {0, 1, 2, 3}, "predicted a class that was never seen")
+    demand(not learner.scores(x).isnan().any(), "scores are NaN")
+
+
+@check
+def predict_changes_nothing(subject: Subject) -> None:
+    """Weights, statistics, memory, generators and modes are as before, to the bit; and the answer is the same again."""
+    learner = feed(learner_of(subject), *two_stages())
+    x = batches(1, start=40)[0][0]
+    with unchanged(learner, "predict"):
+        first = learner.scores(x)
+        demand(torch.equal(first, learner.scores(x)), "the same question got two answers")
+
+
+# Learning ------------------------------------------------------------------------------------------------------------
+
+
+@check
+def inputs_not_mutated(subject: Subject) -> None:
+    """The samples and labels that are given stay as they were."""
+    learner = learner_of(subject, augment="scr", views="concat")
+    for x, y in batches(8):
+        given_x, given_y = x.clone(), y.clone()
+        learner.observe(given_x, given_y)
+        demand(torch.equal(x, given_x) and torch.equal(y, given_y), "observe changed its arguments")
+        floats = x.float() / 255
+        learner.predict(floats)
+        demand(torch.equal(floats, x.float() / 255), "predict changed its argument")
+
+
+@check
+def gradients_reach_the_trunk(subject: Subject) -> None:
+    """Five steps with two classes and a memory move every parameter of the trunk."""
+    learner = feed(learner_of(subject), batches(4))
+    before = {name: p.detach().clone() for name, p in learner.network.trunk.named_parameters()}
+    feed(learner, batches(5, start=4))
+    still = [name for name, p in learner.network.trunk.named_parameters() if torch.equal(p, before[name])]
+    demand(not still, f"nothing moved {', '.join(still)}")
+
+
+@check
+def same_seed_same_bits(subject: Subject) -> None:
+    """The seed decides everything; torch's global generator neither matters nor moves."""
+    torch.manual_seed(1)
+    first = everything(feed(learner_of(subject, augment="scr", views="concat"), *two_stages()))
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    second = everything(feed(learner_of(subject, augment="scr", views="concat"), *two_stages()))
+    demand(not (names := changed(first, second)), f"the same seed gave other bits in {', '.join(names)}")
+    demand(torch.equal(state, torch.get_rng_state()), "learning drew from torch's global generator")
+
+
+@check
+def resumes_to_the_same_bits(subject: Subject) -> None:
+    """A learner that is saved and loaded in the middle of a stage ends as if nothing had happened."""
+    first, second = two_stages()
+    whole = feed(learner_of(subject), first, second)
+    part = feed(learner_of(subject), first)
+    for x, y in second[:3]:
+        part.observe(x, y)
+    with tempfile.TemporaryDirectory() as folder:
+        part.save(path := Path(folder) / "learner.safetensors")
+        loaded = Learner.load(path, device="cpu")
+    feed(loaded, second[3:])
+    demand(not (names := changed(everything(whole), everything(loaded))), f"resuming changed {', '.join(names)}")
+
+
+@check
+def bounded_memory(subject: Subject) -> None:
+    """At most as many raw images as the memory has slots are kept, wherever they lie."""
+    learner = feed(learner_of(subject, memory=7), *two_stages())
+    kept = [len(t) for t in learner.state_dict().values() if t.ndim > 1 and t.shape[1:] == (1, 28, 28)]
+    demand(sum(kept) <= 7, f"{sum(kept)} images are kept with a memory of 7")
+
+
+@check
+def boundaries_only_where_declared(subject: Subject) -> None:
+    """A method without `boundary` does not notice the end of a stage."""
+    if subject.method.boundaries:
+        return
+    learner = feed(learner_of(subject), *two_stages())
+    with unchanged(learner, "boundary"):
+        learner.boundary()
+
+
+@check
+def learns(subject: Subject) -> None:
+    """On the embedded images it ends at least 5 points above FINE-TUNE, in the mean of three fixed seeds."""
+    floor = final_accuracy(registry.resolve("finetune"))
+    reached = final_accuracy(subject.method)
+    demand(reached >= floor + 0.05, f"{100 * reached:.1f} %, where FINE-TUNE has {100 * floor:.1f} %")
+
+
+@check
+def cost_as_documented(subject: Subject) -> None:
+    """The floating-point operations of a step agree with the documented C_D."""
+    if subject.cost is None:
+        return
+    measured = flops(subject.method) / flops(registry.resolve("er"))
+    off = abs(measured / subject.cost - 1)
+    demand(off <= subject.tolerance, f"C_D is {measured:.3f}, documented {subject.cost:g}")

@@ -1,0 +1,135 @@
+"""The setting in which promises are checked: small learners, real images, and what to compare."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from evenhand import backbones, draws, metrics
+from evenhand.experiment.evaluate import HeadWatch, evaluate
+from evenhand.experiment.run import build
+from evenhand.experiment.spec import Spec
+from evenhand.learner import Learner
+from evenhand.method import Method
+from evenhand.streams import Stream, load
+
+Samples = list[tuple[Tensor, Any]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A method under check, with its documented cost and the checks that do not apply to it."""
+
+    name: str
+    method: Method
+    cost: float | None = None
+    tolerance: float = 0.05
+    exempt: Mapping[str, str] = field(default_factory=dict)
+
+
+class BrokenError(AssertionError):
+    """A promise that was not kept."""
+
+
+def learner_of(subject: Subject, **settings: Any) -> Learner:
+    """A fresh learner with the small network; every call gives the same one."""
+    settings = {"memory": 20, "replay": 5, "seed": 0} | settings
+    with draws.seeded(settings["seed"], "init"):
+        trunk = backbones.SmallCNN((1, 28, 28), width=4)
+    return Learner(trunk, subject.method, device="cpu", **settings)
+
+
+def batches(count: int, classes: tuple[int, ...] = (0, 1), size: int = 5, start: int = 0) -> Samples:
+    """Real images of the given classes, in turn."""
+    data = load("fashion-cut")
+    per_class = len(data.train_y) // len(data.classes)
+    made: Samples = []
+    for number in range(start, start + count):
+        y = torch.tensor([classes[(number * size + i) % len(classes)] for i in range(size)])
+        made.append((data.train_x[y * per_class + torch.arange(size) + number * size], y))
+    return made
+
+
+def feed(learner: Learner, *stages: Samples) -> Learner:
+    """Let a learner observe stages, with a boundary after each if its method listens."""
+    for stage in stages:
+        for x, y in stage:
+            learner.observe(x, y)
+        if learner.method.boundaries:
+            learner.boundary()
+    return learner
+
+
+def two_stages() -> tuple[Samples, Samples]:
+    """Eight batches of two classes, then eight of two others: enough to fill the memory and replace in it."""
+    return batches(8), batches(8, classes=(2, 3))
+
+
+def everything(learner: Learner) -> dict[str, Any]:
+    """All that a learner consists of, copied."""
+    tensors: dict[str, Any] = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    modes = {f"mode/{name}": module.training for name, module in learner.network.named_modules()}
+    return {**tensors, **modes, "facts": learner.facts()}
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The names of what differs, to the bit."""
+
+    def same(a: Any, b: Any) -> bool:
+        return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+    return [name for name in {**before, **after} if not same(before.get(name), after.get(name))]
+
+
+def demand(condition: bool, sentence: str) -> None:
+    """Raise unless a promise was kept."""
+    if not condition:
+        raise BrokenError(sentence)
+
+
+@contextmanager
+def unchanged(learner: Learner, what: str) -> Iterator[None]:
+    """Demand that a learner and torch's global generator come out of the block as they went in."""
+    before, drawn = everything(learner), torch.get_rng_state()
+    yield
+    demand(not (names := changed(before, everything(learner))), f"{what} changed {', '.join(names)}")
+    demand(torch.equal(drawn, torch.get_rng_state()), f"{what} drew from torch's global generator")
+
+
+@cache
+def final_accuracy(method: Method) -> float:
+    """The final average accuracy with the small network, mean of the seeds 0, 1 and 2."""
+    reached = []
+    for seed in range(3):
+        stream, learner = build(Spec.make(method="er", backbone="small_cnn", seed=seed), method)
+        reached.append(metrics.mean(go_through(stream, learner)))
+    return metrics.mean(reached)
+
+
+def go_through(stream: Stream, learner: Learner) -> list[float]:
+    """Learn a whole stream and return the accuracy on each of its stages."""
+    for stage in range(len(stream.stages)):
+        for step in stream.steps():
+            if step.stage == stage:
+                learner.observe(step.x, step.y)
+        learner.boundary()
+    accuracy: list[float] = evaluate(learner, stream, len(stream.stages) - 1, HeadWatch(0))["accuracy"]
+    return accuracy
+
+
+@cache
+def flops(method: Method) -> int:
+    """Operations of one step on the Reduced ResNet18 with a full memory, 10 + 10 raw samples in a joint pass."""
+    with draws.seeded(0, "init"):
+        trunk = backbones.ReducedResNet18((1, 28, 28))
+    learner = Learner(trunk, method, memory=50, replay=10, device="cpu")
+    feed(learner, batches(4, classes=tuple(range(5)), size=10), batches(4, classes=tuple(range(5, 10)), size=10))
+    x, y = batches(1, classes=tuple(range(5, 10)), size=10, start=8)[0]
+    with FlopCounterMode(display=False) as counter:
+        learner.observe(x, y)
+    return counter.get_total_flops()

@@ -1,0 +1,123 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from evenhand import Network
+from evenhand.backbones import MLP
+from evenhand.errors import InputError
+from evenhand.network import DualLinear
+
+
+def grown(steps, seed=0, dim=7):
+    layer, drawn = DualLinear(dim), torch.Generator().manual_seed(seed)
+    for count in steps:
+        layer.grow(count, drawn)
+    return layer
+
+
+@given(st.lists(st.integers(0, 5), max_size=6), st.integers(0, 100), st.integers(1, 40))
+def test_rows_have_the_same_bits_however_they_arrive(steps, seed, dim):
+    by_step, at_once, by_row = grown(steps, seed, dim), grown([sum(steps)], seed, dim), grown([1] * sum(steps), seed, dim)
+    for other in (at_once, by_row):
+        assert torch.equal(by_step.weight, other.weight)
+        assert torch.equal(by_step.bias, other.bias)
+
+
+def test_rows_start_as_those_of_a_torch_linear():
+    layer = grown([4000], dim=9)
+    for values in (layer.weight.detach(), layer.bias.detach()):
+        assert values.abs().max() <= 1 / 3
+        assert values.abs().max() > 0.99 / 3
+        assert abs(values.mean()) < 0.02
+        assert math.isclose(values.std(), 1 / 3 / math.sqrt(3), rel_tol=0.05)
+
+
+def test_growing_leaves_the_old_rows_and_the_parameter_objects():
+    layer = grown([3])
+    weight, bias, old = layer.weight, layer.bias, layer.weight.detach().clone()
+    layer.grow(2, torch.Generator())
+    assert layer.weight is weight
+    assert layer.bias is bias
+    assert layer.weight.shape == (5, 7)
+    assert torch.equal(layer.weight[:3], old)
+
+
+def test_an_optimizer_moves_rows_that_came_later():
+    layer = grown([2])
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(torch.rand(4, 7), "dot").sum().backward()
+        optimizer.step()
+        layer.grow(1, torch.Generator())
+    before = layer.weight.detach().clone()
+    optimizer.zero_grad()
+    layer(torch.rand(4, 7), "dot").sum().backward()
+    optimizer.step()
+    assert (layer.weight != before).all(dim=1).tolist() == [True] * 4
+
+
+def test_the_two_forms():
+    layer, h = grown([5]), torch.rand(3, 7)
+    assert torch.equal(layer(h, "dot"), F.linear(h, layer.weight, layer.bias))
+    angles = F.cosine_similarity(h.unsqueeze(1), layer.weight.unsqueeze(0), dim=2)
+    assert torch.allclose(layer(h, "cos"), 10 * angles, atol=1e-3)
+    with torch.no_grad():
+        before = layer(h, "cos")
+        layer.bias.add_(5)
+        assert torch.equal(layer(h, "cos"), before)
+        layer.weight.mul_(3)
+        assert torch.allclose(layer(4 * h, "cos"), before, atol=1e-3)
+
+
+def test_the_neck_follows_the_couple():
+    network = Network.of(MLP((6,), hidden=0), neck=True)
+    network.grow(4, torch.Generator().manual_seed(0))
+    h = torch.rand(3, 6)
+    neck, head = network.neck, network.head
+    for form in ("dot", "cos"):
+        assert torch.equal(network.logits(h, form, "head"), head(F.relu(neck(h, "dot")), form))
+        assert torch.equal(network.logits(h, form, "neck"), head(F.relu(neck(h, form)), "dot"))
+        assert torch.equal(network.logits(h, form, "both"), head(F.relu(neck(h, form)), form))
+    assert neck.weight.shape == (6, 6)
+    assert neck.bias.shape == (6,)
+
+
+def test_of_takes_the_place_of_the_last_linear():
+    module = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 3)))
+    x = torch.rand(2, 5)
+    expected = F.relu(module[0](x))
+    network = Network.of(module)
+    assert network.classes == 0
+    assert network.head.dim == 8
+    assert torch.equal(network.features(x), expected)
+    network.grow(4)
+    assert network.logits(network.features(x)).shape == (2, 4)
+    assert not [name for name, _ in network.named_parameters() if name.startswith("trunk.2")]
+
+
+def test_of_takes_a_trunk_that_knows_its_dim_or_is_told():
+    trunk = nn.Sequential(nn.Linear(5, 8), nn.ReLU())
+    assert Network.of(trunk, dim=8).head.dim == 8
+    trunk.dim = 8
+    assert Network.of(trunk, neck=True).neck.weight.shape == (8, 8)
+    assert isinstance(trunk[0], nn.Linear)
+
+
+def test_of_a_network_is_that_network():
+    network = Network.of(MLP((3,)))
+    assert Network.of(network) is network
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Conv2d(1, 1, 1), nn.Linear(3, 3), nn.Sequential()]
+)
+def test_of_a_module_without_a_last_linear(module):
+    sentence = rf"last layer of {type(module).__name__} is no Linear that a head could replace.*Network\.of\(module, dim="
+    with pytest.raises(InputError, match=sentence):
+        Network.of(module)
