@@ -1,3 +1,7 @@
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported: test processes share the cores
+
 import pytest
 import torch
 from hypothesis import settings
@@ -8,7 +12,12 @@ from evenhand.draws import seeded
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("repeatable")
-torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Begin every test with one thread, whatever the one before it has set."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

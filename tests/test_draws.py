@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.memory import shuffled
 
 from evenhand.draws import distinct, generator, seeded
+from reference.memory import shuffled
 
 
 def chi_square(counts, cells):

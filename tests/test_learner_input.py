@@ -17,7 +17,10 @@ SAMPLES = [
     (torch.zeros(1, 8, 8), r"one image \(n, c, h, w\) or vector \(n, d\)\. Got \(1, 8, 8\) instead"),
     (torch.zeros(0, 1, 8, 8), r"at least one image .* Got \(0, 1, 8, 8\) instead"),
     (torch.zeros(2, 1, 0, 8), r"at least one image .* Got \(2, 1, 0, 8\) instead"),
-    (GOOD.index_fill(3, torch.tensor([2]), math.nan), r"Samples must be finite\. This batch has NaN or infinite values"),
+    (
+        GOOD.index_fill(3, torch.tensor([2]), math.nan),
+        r"Samples must be finite\. This batch has NaN or infinite values",
+    ),
     (GOOD.index_fill(3, torch.tensor([2]), -math.inf), r"Samples must be finite"),
     (BIG, r"Samples must be finite"),
     (GOOD.long(), r"Samples must be uint8 or floats\. Got 'int64' instead"),

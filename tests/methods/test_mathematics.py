@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import losses, predictor
 
 from evenhand import Batch, Learner, Network
 from evenhand.backbones import MLP
+from reference import losses, predictor
 
 REFERENCES = {
     "er": losses.er,

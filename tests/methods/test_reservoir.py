@@ -5,11 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.memory import reservoir
 
 from evenhand import Batch, Memory
 from evenhand.draws import generator
 from evenhand.methods.er import Reservoir
+from reference.memory import reservoir
 
 
 def keep(size, batches, drawn):
@@ -48,7 +48,7 @@ def test_every_sample_is_kept_with_the_same_probability(size):
     drawn, total, trials = generator(0, "test"), 12, 3000
     found = [0] * total
     for _ in range(trials):
-        for number in keep(size, [range(0, 5), range(5, 12)], drawn)[1]:
+        for number in keep(size, [range(5), range(5, 12)], drawn)[1]:
             found[number] += 1
     p = size / total
     bound = 4 * math.sqrt(trials * p * (1 - p))

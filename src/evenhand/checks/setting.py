@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from evenhand import backbones, draws, metrics
 from evenhand.experiment.evaluate import HeadWatch, evaluate
-from evenhand.experiment.run import build
+from evenhand.experiment.runs import build
 from evenhand.experiment.spec import Spec
 from evenhand.learner import Learner
 from evenhand.method import Method

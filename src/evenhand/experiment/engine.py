@@ -19,7 +19,7 @@ from evenhand import errors
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.process import stop_requests
 from evenhand.experiment.result import Result
-from evenhand.experiment.run import Interrupted, Progress, run
+from evenhand.experiment.runs import Interrupted, Progress, run
 from evenhand.experiment.spec import Spec
 
 
@@ -93,11 +93,12 @@ def run_all(
 def _inline(specs: Sequence[Spec], root: Path, share: Share, anyway: bool, listen: Listener) -> dict[str, Outcome]:
     torch.set_num_threads(share.threads)
     outcomes: dict[str, Outcome] = {}
+    stopped = False
     for spec in specs:
-        outcomes[spec.key] = outcome = _attempt(spec, root, anyway, listen)
+        outcome = Failure(spec, "stopped", "Not begun.") if stopped else _attempt(spec, root, anyway, listen)
+        stopped = isinstance(outcome, Failure) and outcome.cause == "stopped"
+        outcomes[spec.key] = outcome
         listen(outcome)
-        if isinstance(outcome, Failure) and outcome.cause == "stopped":
-            return outcomes | {s.key: Failure(s, "stopped", "Not begun.") for s in specs if s.key not in outcomes}
     return outcomes
 
 

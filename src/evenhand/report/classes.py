@@ -1,81 +1,80 @@
 """Figures by class: the head and the predictions in order of arrival, confusion and accuracy matrices as heat maps."""
 
+from typing import Any
+
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from evenhand import metrics
-from evenhand.report.collect import Array, Group, Section
-from evenhand.report.figures import detailed
-from evenhand.report.look import FONT, HEAT, INK, LINE, MUTED, Looks, canvas, short, style, svg
+from evenhand.report.collect import Section
+from evenhand.report.figures import BANDED, HEIGHT, detailed
+from evenhand.report.group import Array, Group
+from evenhand.report.look import FONT, HEAT, INK, LINE, MUTED, Looks, canvas, short, svg
 
-SMALL = 2.9  # inches of a heat map
+SIDE = 2.9  # inches of a heat map
 NAMED = 12  # classes whose names fit along an axis
 ANNOTATED = 10  # cells along a side that leave room for numbers
 UNITS = {"norm": "|w|", "bias": "b", "probability": "mean probability in %"}
 
 
 def by_class(section: Section, looks: Looks, quantity: str, title: str, name: str) -> Markup:
-    """A quantity of each class after the last stage, in order of arrival; stages alternate in shade."""
+    """A quantity of each class after the last stage, in order of arrival, its interval as a band."""
     factor = 100 if quantity == "probability" else 1
-    with style():
-        figure, axes = canvas(2.9)
-        bands = [group.label for group in detailed(section) if len(group.runs) > 2]
-        for group in sorted(section.groups, key=lambda group: looks[group.label].strong):
-            look, table = looks[group.label], factor * group.by_class(quantity)
-            mean, places = np.nanmean(table, axis=0), np.arange(1, table.shape[1] + 1)
-            if group.label in bands:
-                half = np.array([metrics.interval(list(column[~np.isnan(column)])) or 0 for column in table.T])
-                axes.fill_between(places, mean - half, mean + half, color=look.colour, alpha=0.13, linewidth=0)
-            mark = {"marker": look.marker, "markersize": 3.8} if look.strong and len(mean) <= 20 else {}
-            axes.plot(places, mean, color=look.colour, linewidth=1.6 if look.strong else 0.9, **mark)  # type: ignore[arg-type]
-        if quantity == "probability":
-            _even_share(axes, section.bounds[-1])
-        elif quantity == "bias":
-            axes.axhline(0, color=MUTED, linewidth=0.8)
-        _shade(axes, section)
-        axes.set_ylabel(UNITS[quantity])
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
-        axes.grid(axis="y")
-        return svg(figure, title, name)
+    figure, axes = canvas(HEIGHT)
+    shown = detailed(section)
+    for group in sorted(section.groups, key=lambda group: (looks[group.label].strong, group in shown)):
+        look, table = looks[group.label], factor * group.by_class(quantity)
+        mean, places = np.nanmean(table, axis=0), np.arange(1, table.shape[1] + 1)
+        if group in shown and len(table) >= BANDED:
+            half = np.array([metrics.interval(values[~np.isnan(values)].tolist()) or 0 for values in table.T])
+            axes.fill_between(places, mean - half, mean + half, color=look.colour, alpha=0.13, linewidth=0)
+        marker = look.marker if look.strong and len(mean) <= 20 else ""
+        width = 1.6 if look.strong else 0.9
+        axes.plot(places, mean, color=look.colour, linewidth=width, marker=marker, markersize=3.8)
+    if quantity == "probability":
+        _even_share(axes, section.bounds[-1])
+    elif quantity == "bias":
+        axes.axhline(0, color=MUTED, linewidth=0.8)
+    _mark_stages(axes, section)
+    axes.set_ylabel(UNITS[quantity])
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.grid(axis="y")
+    return svg(figure, title, name)
 
 
 def confusion(section: Section, group: Group, name: str) -> Markup:
     """Which class (column) the samples of each class (row) are taken for; opacity is the square root of the share."""
     table = group.confusion()
-    size = len(table)
-    with style():
-        figure, axes = canvas(SMALL, SMALL)
-        _heat(axes, np.sqrt(table), np.where(table >= 0.005, table, np.nan))
-        for bound in section.bounds[:-1]:
-            axes.axvline(bound - 0.5, color=MUTED, linewidth=0.6)
-            axes.axhline(bound - 0.5, color=MUTED, linewidth=0.6)
-        ticks, labels = _class_ticks(section, size)
-        turned = section.names is not None and size <= NAMED
-        axes.set_xticks(ticks, labels, rotation=90 if turned else 0)
-        axes.set_yticks(ticks, labels)
-        kind = "class" if turned else "stage of class" if section.stages > 1 else "class, by arrival"
-        axes.set_xlabel(f"predicted {kind}")
-        axes.set_ylabel(f"true {kind}")
-        return svg(figure, f"Confusion matrix of {group.label}", name)
+    figure, axes = canvas(SIDE, SIDE)
+    ticks, labels, named = _class_ticks(section)
+    _heat(axes, np.sqrt(table), np.where(table >= 0.005, table, np.nan), FONT - 3 if named else FONT - 2)
+    for bound in section.bounds[:-1]:
+        axes.axvline(bound - 0.5, color=MUTED, linewidth=0.5, alpha=0.45)
+        axes.axhline(bound - 0.5, color=MUTED, linewidth=0.5, alpha=0.45)
+    axes.set_xticks(ticks, labels, rotation=90 if named else 0)
+    axes.set_yticks(ticks, labels)
+    kind = "class" if named or section.stages == 1 else "class, by stage"
+    axes.set_xlabel(f"predicted {kind}")
+    axes.set_ylabel(f"true {kind}")
+    return svg(figure, f"Confusion matrix of {group.label}", name)
 
 
 def matrix(group: Group, name: str) -> Markup:
     """The accuracy on each stage's classes (column) after each stage (row)."""
     table = group.matrix()
-    with style():
-        figure, axes = canvas(SMALL, SMALL)
-        _heat(axes, np.nan_to_num(table), table)
-        for ticks in (axes.set_xticks, axes.set_yticks):
-            shown = range(0, len(table), max(1, -(-len(table) // 12)))
-            ticks(shown, [str(i + 1) for i in shown])
-        axes.set_xlabel("tested on stage")
-        axes.set_ylabel("after stage")
-        return svg(figure, f"Accuracy matrix of {group.label}", name)
+    figure, axes = canvas(SIDE, SIDE)
+    _heat(axes, np.nan_to_num(table), table, FONT - 2)
+    ticks = range(0, len(table), -(-len(table) // 12))
+    axes.set_xticks(ticks, [str(i + 1) for i in ticks])
+    axes.set_yticks(ticks, [str(i + 1) for i in ticks])
+    axes.set_xlabel("tested on stage")
+    axes.set_ylabel("after stage")
+    return svg(figure, f"Accuracy matrix of {group.label}", name)
 
 
-def _heat(axes: Axes, opacity: Array, numbers: Array) -> None:
+def _heat(axes: Axes, opacity: Array, numbers: Array, size: float) -> None:
     """Cells of one colour, the more opaque the higher, so that they suit any background; numbers where they fit."""
     cells = np.empty((*opacity.shape, 4))
     cells[..., :3] = np.array(HEAT) / 255
@@ -89,42 +88,46 @@ def _heat(axes: Axes, opacity: Array, numbers: Array) -> None:
         for (i, j), value in np.ndenumerate(numbers):
             if not np.isnan(value):
                 colour = "white" if opacity[i, j] > 0.55 else INK
-                axes.text(j, i, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize=FONT - 2)
+                number = axes.text(j, i, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize=size)
+                number.set_in_layout(False)  # it is inside its cell anyway; saves half the time
 
 
-def _class_ticks(section: Section, size: int) -> tuple[list[float], list[str]]:
-    """Names where there is one order of arrival and room; else the stages; else every so many classes."""
+def _class_ticks(section: Section) -> tuple[list[float], list[str], bool]:
+    """Names where there is one order of arrival and room for them; else stages, or every so many classes."""
+    size, stages = section.bounds[-1], section.stages
     if section.names is not None and size <= NAMED:
-        return [float(i) for i in range(size)], [short(name, 12) for name in section.names[:size]]
-    if section.stages > 1:
-        edges = [0, *section.bounds]
-        step = -(-section.stages // 12)
-        chosen = range(0, section.stages, step)
-        return [(edges[i] + edges[i + 1] - 1) / 2 for i in chosen], [str(i + 1) for i in chosen]
-    step = max(1, -(-size // 10))
+        return [float(i) for i in range(size)], [short(name, 12) for name in section.names[:size]], True
+    if stages > 1:
+        edges, chosen = [0, *section.bounds], range(0, stages, -(-stages // 12))
+        return [(edges[i] + edges[i + 1] - 1) / 2 for i in chosen], [str(i + 1) for i in chosen], False
+    step = -(-size // 10)
     chosen = range(step - 1, size, step)
-    return [float(i) for i in chosen], [str(i + 1) for i in chosen]
+    return [float(i) for i in chosen], [str(i + 1) for i in chosen], False
 
 
-def _shade(axes: Axes, section: Section) -> None:
-    """Mark the stages, and name them or the classes along the axis."""
-    size = section.bounds[-1]
+def _mark_stages(axes: Axes, section: Section) -> None:
+    """Shade every second stage, and name stages or classes along the axis."""
     edges = [0, *section.bounds]
     for i in range(1, section.stages, 2):
         axes.axvspan(edges[i] + 0.5, edges[i + 1] + 0.5, color=LINE, alpha=0.45, linewidth=0, zorder=0)
-    ticks, labels = _class_ticks(section, size)
-    named = section.names is not None and size <= NAMED
-    axes.set_xticks(
-        [tick + 1 for tick in ticks], labels, rotation=45 if named else 0, ha="right" if named else "center"
-    )
-    axes.set_xlim(0.5, size + 0.5)
-    kind = "stages shaded in turn" if section.stages > 1 else "by arrival"
-    axes.set_xlabel("" if named else "stage in which the class arrived" if section.stages > 1 else f"class, {kind}")
+    ticks, labels, named = _class_ticks(section)
+    turn: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if named else {}
+    axes.set_xticks([tick + 1 for tick in ticks], labels, **turn)
+    axes.set_xlim(0.5, edges[-1] + 0.5)
+    if not named:
+        axes.set_xlabel("classes, by the stage they arrived in" if section.stages > 1 else "class, by arrival")
 
 
 def _even_share(axes: Axes, size: int) -> None:
+    """The line on which all classes would lie if none were preferred."""
     axes.axhline(100 / size, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.annotate(
-        f"1/{size}", (1, 100 / size), xycoords=axes.get_yaxis_transform(), ha="left", va="center",
-        xytext=(3, 0), textcoords="offset points", color=MUTED, fontsize=FONT - 1,
-    )  # fmt: skip
+        f"1/{size}",
+        (1, 100 / size),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        color=MUTED,
+        fontsize=FONT - 1,
+    )

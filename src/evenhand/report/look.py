@@ -4,9 +4,10 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 from markupsafe import Markup
@@ -27,7 +28,9 @@ HEAT = (0x1B, 0x6C, 0xB0)
 WIDTH = 3.9  # inches of a figure; a third of a wide page, or all of a phone's
 FONT = 9.0
 LONGEST = 16  # characters of a label inside a figure; the legend has it in full
-RC = {
+RC: dict[Any, Any] = {
+    "figure.constrained_layout.w_pad": 0.03,
+    "figure.constrained_layout.h_pad": 0.03,
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that the layout is the same everywhere
     "font.size": FONT,
     "text.color": INK,
@@ -79,8 +82,8 @@ def looks(sections: Sequence[Section]) -> Looks:
     labels = list(dict.fromkeys(compared + ranked))
     strong = labels if len(labels) <= len(PALETTE) else labels[:6]
     kept = {label: RESERVED[label] for label in strong if label in RESERVED}
-    free = itertools.chain((i for i in range(len(PALETTE)) if i not in RESERVED.values()), RESERVED.values())
-    free = (i for i in free if i not in kept.values())
+    rest = itertools.chain((i for i in range(len(PALETTE)) if i not in RESERVED.values()), RESERVED.values())
+    free = (i for i in rest if i not in kept.values())
     numbers = {label: kept[label] if label in kept else next(free) for label in strong}
     given = {label: Look(PALETTE[i], MARKERS[i]) for label, i in numbers.items()}
     return {label: given.get(label, Look(QUIET, "o", strong=False)) for label in labels}
@@ -89,13 +92,16 @@ def looks(sections: Sequence[Section]) -> Looks:
 def canvas(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
     """An empty figure with one pair of axes, its margins fitted to its labels; use it inside `style`."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03)  # type: ignore[union-attr]
     return figure, figure.add_subplot()
 
 
-def style() -> AbstractContextManager[None]:
-    """The context in which figures are made."""
-    return mpl.rc_context(RC)
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw as this page does, whatever matplotlib is told elsewhere; all is as before afterwards."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(RC)
+        yield
 
 
 def svg(figure: Figure, title: str, name: str) -> Markup:

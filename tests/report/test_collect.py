@@ -1,0 +1,98 @@
+import pytest
+
+from evenhand import metrics
+from evenhand.report.collect import collect
+from evenhand.report.group import difference
+
+THREE = [[0.9], [0.5, 0.7], [0.4, 0.6, 0.8]]
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_group(run, matrix):
+    (section,) = collect([run("er", matrix(0.4, 0.7), seed=s) for s in (2, 0, 1)] + [run("uer", matrix(0.5, 0.6))])
+    assert [(group.label, group.seeds) for group in section.groups] == [("uer", [0]), ("er", [0, 1, 2])]
+
+
+def test_metrics_over_seeds_are_those_computed_by_hand(run):
+    other = [[0.7], [0.7, 0.7], [0.6, 0.2, 0.4]]
+    (section,) = collect([run("er", THREE), run("er", other, seed=1)])
+    (group,) = section.groups
+    assert group.final.mean == pytest.approx((0.6 + 0.4) / 2)
+    assert group.final.half == pytest.approx(12.7062 * 0.1, rel=1e-4)  # t of one degree of freedom, 0.2 / 2
+    assert group.estimate(metrics.previous).mean == pytest.approx((0.5 + 0.4) / 2)
+    assert group.estimate(metrics.current).mean == pytest.approx(0.6)
+    assert group.estimate(metrics.forgetting).mean == pytest.approx((0.3 + 0.3) / 2)
+    assert group.matrix()[2].tolist() == pytest.approx([0.5, 0.4, 0.6])
+    assert [point and round(point.mean, 6) for point in group.by_stage(metrics.previous)] == [None, 0.6, 0.45]
+
+
+def test_differences_are_paired_by_seed(run, matrix):
+    er = [run("er", matrix(p, p), seed=s) for s, p in enumerate((0.2, 0.5, 0.9))]
+    uer = [run("uer", matrix(p, p), seed=s) for s, p in ((1, 0.6), (2, 0.9), (3, 0.1))]
+    (section,) = collect(er + uer)
+    gap = difference(*reversed(section.focus), metrics.average)
+    assert gap.values == pytest.approx((0.1, 0.0))  # seeds 1 and 2; the others have no partner
+
+
+def test_every_stream_and_memory_has_a_section(run, matrix):
+    results = [
+        run("er", matrix(0.4, 0.7), memory=1000),
+        run("er", matrix(0.4, 0.7), memory=500),
+        run("er", matrix(0.4, 0.7), data="cifar10"),
+        run("er", [[0.5]], order="iid"),
+        run("er", [[0.5]], order="iid++"),
+    ]
+    assert [section.title for section in collect(results)] == [
+        "cifar10, memory 200",
+        "fashion-cut, memory 500",
+        "fashion-cut, memory 1000",
+        "fashion-cut, memory 200, iid",
+        "fashion-cut, memory 200, iid++",
+    ]
+
+
+def test_the_same_method_with_other_settings_is_told_apart(run, matrix):
+    runs = [run("uer", matrix(0.4, p), lr=lr) for lr, p in ((0.1, 0.9), (0.03, 0.8))] + [run("er", matrix(0.4, 0.7))]
+    (section,) = collect(runs)
+    assert [group.label for group in section.groups] == ["uer, lr 0.1", "uer, lr 0.03", "er"]
+    assert dict(section.settings())["lr"] == [("0.1", ["uer, lr 0.1", "er"]), ("0.03", ["uer, lr 0.03"])]
+
+
+@pytest.mark.parametrize(
+    ("methods", "focus"),
+    [
+        (("er", "uer", "best"), ["er", "uer"]),
+        (("lucir", "best"), ["lucir", "best"]),
+        (("er", "lucir", "best"), ["er", "best"]),
+        (("lucir", "uer"), ["lucir", "uer"]),
+        (("mir", "er"), ["mir", "er"]),
+        (("er",), ["er"]),
+    ],
+)
+def test_captions_compare_er_and_uer_where_they_are_there(run, matrix, methods, focus):
+    level = {"best": 0.9, "er": 0.8, "lucir": 0.7, "mir": 0.6, "uer": 0.5}
+    (section,) = collect([run(m, matrix(level[m], level[m])) for m in methods])
+    assert [group.label for group in section.focus] == focus
+
+
+def test_classes_are_averaged_by_arrival_and_named_only_in_one_order(run, matrix):
+    one, other = run("er", matrix(0.4, 0.7), tilt=1.0), run("er", matrix(0.4, 0.7), seed=1)
+    (section,) = collect([one, other])
+    assert section.names is None
+    assert section.bounds == (2, 4, 6)
+    assert section.groups[0].by_class("norm").mean(0).tolist() == [1, 1, 1, 1, 1.5, 1.5]
+    assert section.groups[0].confusion()[0].tolist() == pytest.approx([0.8, 0, 0, 0, 0, 0.2])
+    (alone,) = collect([one])
+    assert alone.names == one.classes
+
+
+def test_a_class_that_never_arrived_in_one_run_leaves_the_others_as_they_are(run, matrix):
+    whole, short = run("er", matrix(0.4, 0.7)), run("er", matrix(0.4, 0.7), seed=1)
+    last = short.records[-1]
+    last["arrival"].pop()
+    last["confusion"] = [row[:-1] for row in last["confusion"][:-1]]
+    last["probability"].pop()
+    for values in last["head"].values():
+        values.pop()
+    (section,) = collect([short, whole])
+    assert section.bounds == (2, 4, 6)
+    assert section.groups[0].confusion().shape == (6, 6)

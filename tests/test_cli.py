@@ -1,0 +1,142 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from evenhand import cli
+
+QUICK = ["--backbone", "mlp(hidden=16)", "--memory", "40", "--workers", "1", "--threads", "1"]
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
+    out = capsys.readouterr()
+    return end.value.code or 0, out.out, out.err
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+def test_json_is_all_that_stdout_has(capsys, root):
+    code, out, _ = call(capsys, "run", "er", "uer(alpha=0.5)", "--seeds", 2, "--root", root, "--json", *QUICK)
+    assert code == 0
+    document = json.loads(out)
+    assert document["schema"] == 1
+    assert [r["method"] for r in document["results"]] == ["er", "uer"]
+    for result in document["results"]:
+        fields = {
+            "method",
+            "data",
+            "memory",
+            "seeds",
+            "final_accuracy",
+            "interval",
+            "previous",
+            "current",
+            "forgetting",
+        }
+        assert fields <= result.keys()
+        finals = [r["final_accuracy"] for r in result["runs"]]
+        assert result["seeds"] == [0, 1]
+        assert result["final_accuracy"] == pytest.approx(sum(finals) / 2)
+        assert result["interval"] == pytest.approx(12.7062 * abs(finals[0] - finals[1]) / 2, rel=1e-4)
+        assert result["memory"] == 40
+
+
+def test_the_same_command_takes_what_is_there(capsys, root, monkeypatch):
+    monkeypatch.setattr("evenhand.experiment.runs.build", lambda *_: pytest.fail("ran again"))
+    code, out, _ = call(capsys, "run", "uer", "--seeds", 2, "--root", root, *QUICK)
+    assert code == 0
+    assert "uer" in out
+    assert "± " in out
+
+
+def test_one_seed_alone_has_no_interval(capsys, root):
+    code, out, err = call(capsys, "run", "uer", "--seed", 7, "--root", root, *QUICK)
+    assert code == 0
+    assert any(line.split("│")[3].strip() == "-" for line in out.splitlines() if "│ uer" in line)
+    assert "uer seed 7: done, accuracy" in err
+
+
+def test_report_covers_the_runs(capsys, root, tmp_path):
+    code, out, _ = call(capsys, "report", root, "-o", tmp_path / "page.html")
+    assert code == 0
+    assert out.startswith(str(tmp_path / "page.html"))
+    assert "uer" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run"], "Name at least one method"),
+        (["run", "uerr"], "There is no method called 'uerr'. Did you mean uer"),
+        (["run", "uer(alpha=2)"], "The 'alpha' parameter of uer must be a number in [0, 1]. Got 2 instead."),
+        (["run", "uer+uer"], "sets the slot 'scoring', which is already set"),
+        (["run", "uer(alpha=__import__('os'))"], "A name must look like"),
+        (["run", "uer", "--data", "cifar"], "There is no dataset called 'cifar'"),
+        (["run", "uer", "--backbone", "mpl"], "There is no backbone called 'mpl'. Did you mean mlp"),
+        (["run", "uer", "--backbone", "mlp(width=3)"], "There is no parameter of mlp called 'width'"),
+        (["run", "uer", "--memory", "-5"], "The 'memory' of a run must be greater than or equal to 0. Got -5 instead."),
+        (["run", "uer", "--memory", "x"], "Invalid value for --memory"),
+        (["run", "uer", "--stages", "3"], "The number of 'stages' must divide the 10 classes of fashion-cut"),
+        (["run", "uer", "--seeds", "2", "--seed", "1"], "Use either --seeds K"),
+        (["run", "uer", "--seeds", "0"], "The number of --seeds must be at least 1"),
+        (["run", "uer", "--threads", "999"], "Workers times threads must not exceed"),
+        (["run", "uer", "--colour", "red"], "Unknown option: --colour"),
+        (["run", "uer(couple='both')"], "the network has no neck"),
+        (["methods", "zzz*"], "No method matches 'zzz*'"),
+        (["report", "nowhere"], "There is no folder nowhere"),
+        (["check", "no"], "There is no method called 'no'"),
+        (["check", "nowhere:er"], "'nowhere:er' cannot be checked"),
+        (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 3"),
+        (["train"], "train"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, *arguments)
+    assert code == 2
+    assert sentence in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_an_unwritable_root(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = call(capsys, "run", "uer", "--root", tmp_path / "file", *QUICK)
+    assert code == 2
+    assert "cannot be written" in err
+
+
+def test_methods_lists_slots_and_costs(capsys):
+    code, out, _ = call(capsys, "methods", "--json")
+    assert code == 0
+    rows = {row["name"]: row for row in json.loads(out)["methods"]}
+    assert rows["er"]["slots"] == []
+    assert rows["uer"]["slots"] == ["scoring"]
+    assert rows["finetune"]["cost"] == 0.5
+    assert rows["uer"]["call"] == "uer(alpha=0.5, couple='head')"
+    assert "uer_a" in call(capsys, "methods", "uer*")[1]
+
+
+def test_check_prints_every_check(capsys):
+    code, out, _ = call(capsys, "check", "finetune", "--json")
+    assert code == 0
+    states = {row["check"]: row["state"] for row in json.loads(out)["checks"]}
+    assert states["learns"] == "exempt"
+    assert states["batch of one"] == "passed"
+
+
+def test_version_and_help_do_not_wait_for_torch():
+    code = "import sys, evenhand.cli; assert 'torch' not in sys.modules and 'pydantic' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_evenhand_pulls_in_no_extras():
+    heavy = "matplotlib polars ray optuna jinja2"
+    code = f"import sys; from evenhand import Learner; assert not set('{heavy}'.split()) & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
