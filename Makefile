@@ -2,17 +2,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-slow test-all lint bench clean
 
 demo: $(READY)  ## FINE-TUNE, ER and UER on the embedded images; writes demo.html
-	$(BIN)/evenhand run finetune er uer --data fashion-cut --memory 200 --seeds 2 --root runs
-	$(BIN)/evenhand report runs --where preset=demo -o demo.html
+	$(BIN)/evenhand run finetune er uer --data fashion-cut --memory 200 --seeds 2 --root runs/demo
+	$(BIN)/evenhand report runs/demo -o demo.html
 
 test: $(READY)  ## everything but the slow proofs
 	$(BIN)/pytest -n 2
 
-test-all: $(READY)  ## the slow proofs as well: kills, fuzzing, browser, builds
-	$(BIN)/pytest -n 2 -m "slow or not slow"
+test-slow: $(READY)  ## the slow proofs alone: kills, fuzzing, browser, wheel
+	$(BIN)/pytest -n 2 -m slow
+
+test-all: test test-slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -151,11 +151,11 @@ def test_one_method_and_one_stage_are_enough(run, matrix, write, stages, seeds):
 def test_a_hundred_classes_have_no_labels_that_overlap(run, matrix, write):
     text = write([run("er", matrix(0.2, 0.4, 10), per_stage=10), run("er", [[0.4]], per_stage=100, order="iid")])
     assert "1/100" in text
-    label = r'<text style="font-size: ([\d.]+)px; text-anchor: middle[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*rotate\(-0 [^>]*>([^<]+)'
+    level = r'<text style="font-size: ([\d.]+)px; text-anchor: middle[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*rotate\(-0 '
     lines = 0
     for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         rows = {}
-        for size, x, y, words in re.findall(label, svg):
+        for size, x, y, words in re.findall(level + "[^>]*>([^<]+)", svg):
             rows.setdefault(y, []).append((float(x), 0.6 * float(size) * len(words)))
         for row in rows.values():
             lines += len(row) > 1
@@ -202,7 +202,7 @@ def test_labels_beside_lines_are_apart_and_in_order(count):
 def test_drawing_leaves_matplotlib_as_it_was(run, write):
     import matplotlib as mpl
 
-    with mpl.rc_context({"axes.facecolor": "red", "lines.linewidth": 9}):
+    with mpl.rc_context({"xtick.direction": "in", "axes.xmargin": 0.3}):
         before = dict(mpl.rcParams)
         loud = write([run("er", [[0.5]])])
         assert dict(mpl.rcParams) == before
