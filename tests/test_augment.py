@@ -120,6 +120,25 @@ def test_strengths_belong_to_their_samples():
         assert not torch.allclose(found[1], found[2], atol=1e-3)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_jitter_is_its_four_steps_in_the_order_drawn(channels):
+    x, orders = picture(n=8, channels=channels, height=3, width=2), set()
+    for seed in range(6):
+        drawn = generator(seed)
+        strengths = (torch.rand(4, 8, generator=drawn) * 2 - 1).tolist()
+        chosen, grey = torch.rand(2, 8, generator=drawn).tolist()
+        order = torch.randperm(4, generator=drawn).tolist()
+        orders.add(tuple(order))
+        found = augment.jitter(x, generator(seed)).flatten(2).transpose(1, 2)
+        for i, pixels in enumerate(x.flatten(2).transpose(1, 2).tolist()):
+            for kind in order if chosen[i] < 0.8 else ():
+                pixels = slow.jittered(pixels, kind, strengths[kind][i])
+            if grey[i] < 0.2 and channels == 3:
+                pixels = [[slow.luma(*pixel)] * 3 for pixel in pixels]
+            assert close(found[i], pixels)
+    assert len(orders) > 3
+
+
 def test_jitter_changes_four_fifths_and_greys_a_fifth():
     n = 4000
     x = picture(n=1, height=2, width=2).expand(n, -1, -1, -1)

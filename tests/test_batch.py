@@ -50,8 +50,10 @@ def test_the_total_is_the_sum_of_what_there_is():
     assert Losses(None).total is None
 
 
-def test_nothing_is_learned_without_a_loss(train, images):
+def test_an_update_descends_what_there_is(train):
     made = train("er", batches=2)
     before = made.network.head.weight.detach().clone()
     made.method.update(made, Losses(None))
     assert torch.equal(made.network.head.weight, before)
+    made.method.update(made, Losses(None, made.network.head.weight.sum()))
+    assert torch.allclose(made.network.head.weight, before - made.lr)

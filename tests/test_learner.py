@@ -1,11 +1,16 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
 from evenhand import Learner, Network, resolve
+from evenhand.augment import scr
 from evenhand.backbones import MLP
+from evenhand.batch import unit
+from evenhand.draws import generator
 from evenhand.errors import DivergedError
-from evenhand.methods.er import Uniform
+from evenhand.methods.er import CrossEntropy, Uniform
 
 
 def test_labels_of_other_types_are_other_classes(learner):
@@ -146,6 +151,30 @@ def test_a_loss_that_is_not_finite_leaves_the_weights(images):
         assert torch.equal(parameter, old)
     assert learner.steps == 1
     assert len(learner.memory) == 20
+
+
+@pytest.mark.parametrize("views", ["replace", "concat"])
+def test_the_network_is_shown_the_views_asked_for(views, learner, images):
+    """Batch and replay each draw from a generator of their own; the raw images come first, if they come."""
+    shown = []
+
+    @dataclass(frozen=True)
+    class Watching(CrossEntropy):
+        def __call__(self, learner, batch, replay):
+            shown.append((batch, replay))
+            return super().__call__(learner, batch, replay)
+
+    made = learner(resolve("er").but(objective=Watching()), augment="scr", views=views, seed=4)
+    draws = {purpose: generator(4, f"augment/{purpose}") for purpose in ("stream", "replay")}
+    for x, y in images(3):
+        made.observe(x, y)
+        for purpose, batch in zip(draws, shown[-1], strict=True):
+            if batch is not None:
+                seen = scr(unit(batch.x), draws[purpose])
+                expected = seen if views == "replace" else torch.cat([unit(batch.x), seen])
+                assert torch.equal(batch.inputs, expected)
+                assert len(batch.targets) == len(batch.inputs)
+    assert [replay is None for _, replay in shown] == [True, False, False]
 
 
 def test_boundaries_reach_the_parts_that_listen(learner):

@@ -20,6 +20,7 @@ def test_predicting_changes_nothing(method, learner, images, same):
         assert asked.facts() == shown
         assert asked.network.training
     assert same(asked, silent)
+    assert torch.equal(asked.scores(x), silent.scores(x))
 
 
 def test_observing_draws_nothing_from_the_global_generators(learner, images):

@@ -36,6 +36,8 @@ ONE = [[0.3]]
         (metrics.worst_case(A), 2.1 / 4),
         (metrics.worst_case(A, 2), (0.6 + 0.6 + 0.5) / 3),
         (metrics.worst_case(A, 0), 0.8),
+        # What a stage had when it was learned does not count, only what it had since.
+        (metrics.worst_case([[0.2], [0.6, 0.5]]), (0.6 + 0.5) / 2),
         (metrics.average(ONE), 0.3),
         (metrics.current(ONE), 0.3),
         (metrics.anytime(ONE), 0.3),

@@ -56,3 +56,19 @@ def turned(r, g, b, turn):
     """One pixel with its hue turned by a fraction of the circle."""
     h, s, v = colorsys.rgb_to_hsv(r, g, b)
     return colorsys.hsv_to_rgb((h + turn) % 1.0, s, v)
+
+
+def jittered(pixels, kind, u):
+    """A list of pixels after one step of the jitter, u in [-1, 1]: 0 brightness, 1 contrast, 2 saturation, 3 hue."""
+    greys = [luma(*pixel) if len(pixel) == 3 else pixel[0] for pixel in pixels]
+    mean = sum(greys) / len(greys)
+    factor = 1 + 0.4 * u
+    if kind == 0:
+        return [[clipped(factor * v) for v in pixel] for pixel in pixels]
+    if kind == 1:
+        return [[clipped(mean + factor * (v - mean)) for v in pixel] for pixel in pixels]
+    if len(pixels[0]) == 1:
+        return pixels
+    if kind == 2:
+        return [[clipped(g + factor * (v - g)) for v in pixel] for pixel, g in zip(pixels, greys, strict=True)]
+    return [turned(*pixel, 0.1 * u) for pixel in pixels]
