@@ -118,6 +118,15 @@ def test_a_batch_beside_takes_the_place_of_the_replay(learner, images):
     assert beside.steps == 1
 
 
+def test_a_batch_beside_has_the_views_of_a_replay(learner, images):
+    made = learner("er", augment="scr")
+    before = {purpose: drawn.get_state() for purpose, drawn in made.generators.items()}
+    (x, y), beside = images(2)
+    made.observe(x, y, beside=beside)
+    moved = {name for name, drawn in made.generators.items() if not torch.equal(drawn.get_state(), before[name])}
+    assert moved == {"head", "augment/stream", "augment/replay"}
+
+
 def test_classes_that_come_beside_are_learned(learner, images):
     made = learner("er")
     (x, _), (x2, _) = images(2, size=2)

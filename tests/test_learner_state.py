@@ -142,6 +142,11 @@ def test_a_failed_save_keeps_the_old_file(saved, learner, monkeypatch):
     assert [path.name for path in saved.parent.iterdir()] == ["state"]
 
 
+def test_the_shape_of_samples_comes_back(saved):
+    with pytest.raises(InputError, match=r"Every sample must have the shape \(1, 8, 8\)\. Got \(1, 9, 9\) instead"):
+        Learner.load(saved, device="cpu").predict(torch.rand(2, 1, 9, 9))
+
+
 def test_saving_changes_nothing(learner, images, same, tmp_path):
     ours, theirs = learner(augment="scr"), learner(augment="scr")
     for x, y in images(4):

@@ -44,11 +44,14 @@ def test_rows_start_as_those_of_a_torch_linear():
 def test_growing_leaves_the_old_rows_and_the_parameter_objects():
     layer = grown([3])
     weight, bias, old = layer.weight, layer.bias, layer.weight.detach().clone()
+    layer(torch.rand(4, 7), "dot").sum().backward()
     layer.grow(2, torch.Generator())
     assert layer.weight is weight
     assert layer.bias is bias
     assert layer.weight.shape == (5, 7)
     assert torch.equal(layer.weight[:3], old)
+    assert layer.weight.grad is None  # it had the shape of the old rows
+    assert layer.bias.grad is None
 
 
 def test_an_optimizer_moves_rows_that_came_later():
@@ -103,6 +106,11 @@ def test_of_takes_the_place_of_the_last_linear():
     network.grow(4)
     assert network.logits(network.features(x)).shape == (2, 4)
     assert not [name for name, _ in network.named_parameters() if name.startswith("trunk.2")]
+
+
+def test_of_gives_ones_own_module_a_neck():
+    network = Network.of(nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 3)), neck=True)
+    assert network.neck.weight.shape == (8, 8)
 
 
 def test_of_takes_a_trunk_that_knows_its_dim_or_is_told():
