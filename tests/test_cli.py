@@ -74,7 +74,7 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
     [
         (["run"], "Name at least one method"),
         (["run", "uerr"], "There is no method called 'uerr'. Did you mean uer"),
-        (["run", "uer(alpha=2)"], "The 'alpha' parameter of uer must be a number in [0, 1]. Got 2 instead."),
+        (["run", "uer(alpha=2)"], "The 'alpha' parameter of uer must be a number in [0, 1]. Got 2.0 instead."),
         (["run", "uer+uer"], "sets the slot 'scoring', which is already set"),
         (["run", "uer(alpha=__import__('os'))"], "A name must look like"),
         (["run", "uer", "--data", "cifar"], "There is no dataset called 'cifar'"),

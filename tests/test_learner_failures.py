@@ -1,7 +1,4 @@
-"""Steps, settings and files that fail, and what is left then.
-
-The tests marked xfail show bugs that are known; the mark is strict, so it has to go when the bug does.
-"""
+"""Steps, settings and files that fail, and what is left then."""
 
 import math
 
@@ -16,10 +13,6 @@ from evenhand.errors import DivergedError, EvenhandError, InputError
 X, Y = torch.rand(4, 4, generator=torch.Generator().manual_seed(0)), [0, 1, 2, 3]
 
 
-def bug(reason):
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 def small(method="er", **options):
     return Learner(MLP((4,), hidden=8), method, **{"memory": 20, "device": "cpu", **options})
 
@@ -32,7 +25,6 @@ def diverged(learner):
     return learner
 
 
-@bug("the squares of the norm overflow, the loss stays finite and the gradient is NaN")
 @pytest.mark.parametrize("method", ["uer", "lucir"])
 def test_weights_never_become_nan_in_silence(method):
     learner = small(method)
@@ -44,7 +36,6 @@ def test_weights_never_become_nan_in_silence(method):
     assert all(parameter.isfinite().all() for parameter in learner.network.parameters())
 
 
-@bug("running statistics take the NaN in, so that every later score is NaN")
 def test_a_diverged_learner_can_still_predict():
     learner = Learner(SmallCNN((1, 8, 8), width=4), "er", device="cpu")
     x = torch.rand(4, 1, 8, 8)
@@ -54,7 +45,6 @@ def test_a_diverged_learner_can_still_predict():
     assert learner.scores(x).isfinite().all()
 
 
-@bug("the copy for testing is not renewed when a step fails")
 def test_scores_have_a_column_for_every_label_after_a_failed_step():
     learner = small()
     learner.observe(X, Y)
@@ -64,7 +54,6 @@ def test_scores_have_a_column_for_every_label_after_a_failed_step():
     assert learner.scores(X).shape[1] == len(learner.labels)
 
 
-@bug("autograd keeps the shape that W had when the graph was made")
 def test_the_head_grows_while_someone_holds_a_graph():
     learner = small()
     learner.observe(X, Y)
@@ -74,7 +63,6 @@ def test_the_head_grows_while_someone_holds_a_graph():
     assert learner.scores(X).shape == (4, 5)
 
 
-@bug("gamma is neither in the facts nor in the state")
 def test_the_scale_of_the_cosine_is_saved(tmp_path):
     learner = Learner(Network(MLP((4,), hidden=8), 8, gamma=3.0), "lucir", device="cpu")
     learner.observe(X, Y)
@@ -82,7 +70,6 @@ def test_the_scale_of_the_cosine_is_saved(tmp_path):
     assert torch.equal(Learner.load(tmp_path / "state", device="cpu").scores(X), learner.scores(X))
 
 
-@bug("building and growing draw from torch's global generator")
 def test_loading_leaves_the_global_generator(tmp_path):
     learner = small()
     learner.observe(X, Y)
@@ -92,7 +79,6 @@ def test_loading_leaves_the_global_generator(tmp_path):
     assert torch.equal(state, torch.get_rng_state())
 
 
-@bug("the module has lost its last layer by the time the memory is refused")
 def test_a_refused_setting_leaves_the_module_whole():
     module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     with pytest.raises(InputError, match="memory"):
@@ -100,7 +86,6 @@ def test_a_refused_setting_leaves_the_module_whole():
     Learner(module, device="cpu").observe(X, Y)
 
 
-@bug("the head is asked to grow by a negative number")
 def test_a_network_that_has_classes_already():
     network = Network.of(MLP((4,), hidden=8))
     Learner(network, device="cpu").observe(X, Y)
@@ -112,20 +97,17 @@ def test_a_network_that_has_classes_already():
     assert learner.scores(X).shape == (4, 2)
 
 
-@bug("infinity is taken for a number of at least 0")
 def test_an_infinite_learning_rate():
     with pytest.raises(InputError, match="'lr'"):
         small(lr=math.inf)
 
 
-@bug("anything that is no string is taken for a method, any string for a device")
 @pytest.mark.parametrize("options", [{"method": 5}, {"method": None}, {"device": "abacus"}])
 def test_methods_and_devices_that_are_none(options):
     with pytest.raises(InputError):
         small(**options)
 
 
-@bug("safetensors refuses tensors that share memory")
 def test_tied_weights_are_saved(tmp_path):
     module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3))
     module[1].weight = module[0].weight

@@ -74,7 +74,7 @@ def test_samples_that_cannot_be_learned_leave_no_trace(x, sentence, victim):
 def test_labels_that_cannot_be_learned_leave_no_trace(y, sentence, victim):
     before = frozen_state(victim)
     with pytest.raises(InputError, match=sentence):
-        victim.observe(GOOD, y)
+        victim.observe((GOOD * 255).byte(), y)
     assert unchanged(victim, before)
 
 
@@ -109,7 +109,7 @@ def test_predicting_before_observing(learner):
 def test_vectors_of_another_length():
     learner = Learner(MLP((4,)), device="cpu")
     before = frozen_state(learner)
-    with pytest.raises(InputError, match=r"Samples for this network must have 4 values\. Got 5 instead"):
+    with pytest.raises(InputError, match=r"Samples for this mlp must have the shape \(4,\)\. Got \(5,\) instead"):
         learner.observe(torch.zeros(2, 5), [0, 1])
     assert unchanged(learner, before)
 

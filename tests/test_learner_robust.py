@@ -1,7 +1,4 @@
-"""Samples and labels that a user may bring by mistake, and must be able to go on from.
-
-The tests marked xfail show bugs that are known; the mark is strict, so it has to go when the bug does.
-"""
+"""Samples and labels that a user may bring by mistake, and must be able to go on from."""
 
 import pickle
 
@@ -17,10 +14,6 @@ from evenhand.errors import InputError
 X, Y = torch.rand(4, 4, generator=torch.Generator().manual_seed(0)), [0, 1, 2, 3]
 
 
-def bug(reason):
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 def small(**options):
     return Learner(MLP((4,), hidden=8), "er", **{"memory": 20, "device": "cpu", **options})
 
@@ -29,7 +22,6 @@ def snapshot(learner):
     return pickle.dumps((learner.facts(), {name: tensor.tolist() for name, tensor in learner.state_dict().items()}))
 
 
-@bug("the first batch is admitted before the second is looked at")
 def test_a_bad_batch_beside_leaves_no_trace():
     learner = small()
     before = snapshot(learner)
@@ -38,8 +30,7 @@ def test_a_bad_batch_beside_leaves_no_trace():
     assert snapshot(learner) == before
 
 
-@bug("a TypeError or RuntimeError of torch escapes")
-@pytest.mark.parametrize("y", [3, None, torch.tensor(3), [torch.tensor([1, 2])] * 4])
+@pytest.mark.parametrize("y", [3, None, torch.tensor(3), "abcd", {0: 1}])
 def test_labels_that_are_no_sequence_of_labels(y):
     learner = small()
     before = snapshot(learner)
@@ -48,7 +39,6 @@ def test_labels_that_are_no_sequence_of_labels(y):
     assert snapshot(learner) == before
 
 
-@bug("the weights move before the memory refuses the type")
 @pytest.mark.parametrize("bytes_first", [True, False])
 def test_samples_of_another_type_than_the_first(bytes_first):
     learner = small()
@@ -60,7 +50,6 @@ def test_samples_of_another_type_than_the_first(bytes_first):
     assert snapshot(learner) == before
 
 
-@bug("samples are not detached, so the memory becomes part of a graph")
 def test_samples_that_carry_a_gradient():
     learner = small()
     embedding = nn.Linear(4, 4)
@@ -70,7 +59,6 @@ def test_samples_that_carry_a_gradient():
     assert embedding.weight.grad is None
 
 
-@bug("numpy's own errors escape")
 @pytest.mark.parametrize("x", [np.full((4, 4), "a"), np.full((4, 4), None), np.ones((4, 4), ">f4")])
 def test_arrays_that_torch_cannot_hold(x):
     learner = small()
@@ -81,7 +69,6 @@ def test_arrays_that_torch_cannot_hold(x):
     assert learner.memory.columns["x"][:4].tolist() == x.tolist()
 
 
-@bug("torch warns of an array that cannot be written")
 def test_arrays_that_cannot_be_written():
     x = X.numpy().copy()
     x.setflags(write=False)
@@ -90,7 +77,6 @@ def test_arrays_that_cannot_be_written():
     assert learner.steps == 1
 
 
-@bug("nothing compares a sample's shape with the backbone's, and the wrong shape is kept")
 @pytest.mark.parametrize(
     ("make", "wrong", "right"),
     [
@@ -106,10 +92,10 @@ def test_samples_of_another_shape_than_the_backbones(make, wrong, right):
     learner.observe(torch.rand(right), Y)
 
 
-@bug("batch normalisation refuses one value a channel, after the class is known")
 def test_a_single_small_image():
     learner = Learner(ReducedResNet18((1, 8, 8), width=2), device="cpu")
-    try:
+    with pytest.raises(InputError, match="at least two images"):
         learner.observe(torch.rand(1, 1, 8, 8), [0])
-    except InputError:
-        assert learner.labels == []
+    learner.observe(torch.rand(2, 1, 8, 8), [0, 1])
+    learner.observe(torch.rand(1, 1, 8, 8), [0])
+    assert len(learner.predict(torch.rand(1, 1, 8, 8))) == 1

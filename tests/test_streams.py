@@ -160,14 +160,12 @@ def test_datasets_that_do_not_add_up():
         Dataset("mine", x, y, x[:2], y[:2] * 0, ("a", "b"))
 
 
-@pytest.mark.xfail(strict=True, reason="samples of a class without a name are dropped in silence")
 def test_labels_beyond_the_classes():
     x, y = torch.zeros(4, 3), torch.tensor([0, 1, 0, 1])
     with pytest.raises(InputError, match="mine"):
         Dataset("mine", x, torch.tensor([0, 1, 2, 1]), x, y, ("a", "b"))
 
 
-@pytest.mark.xfail(strict=True, reason="a negative position brings an empty batch")
 def test_a_position_before_the_start():
     with pytest.raises(InputError):
         list(Stream.split(numbered(), 1, 0).steps(-1))

@@ -46,9 +46,10 @@ def shown(value: object) -> str:
 
 def number(what: str, value: object, low: float = -math.inf, high: float = math.inf) -> float:
     """Return the value if it is a number in [low, high], else raise."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if not plain or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type, operator]
         raise wrong(what, f"be {_range('a number', low, high)}", value)
-    return value
+    return value  # type: ignore[return-value]
 
 
 def whole(what: str, value: object, low: float = -math.inf, high: float = math.inf) -> int:

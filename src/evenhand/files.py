@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -48,7 +49,9 @@ def read_json(path: Path) -> Any:
 
 def write_state(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors, and facts as JSON, into one safetensors file: reading it can run no code."""
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    whole = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
     write(path, save(whole, metadata={FACTS: json.dumps(facts)}))
 
 

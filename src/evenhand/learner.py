@@ -1,27 +1,25 @@
 """The learner: everything that changes while a method learns, behind `observe` and `predict`."""
 
 import copy
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.utils import get_total_norm
 
-from evenhand import backbones, errors, files, registry
+from evenhand import admission, backbones, errors, files, registry
+from evenhand.admission import Label
 from evenhand.augment import AUGMENTATIONS
 from evenhand.batch import Batch, unit
-from evenhand.draws import generator
+from evenhand.draws import generator, seeded
 from evenhand.memory import Memory
 from evenhand.method import Method
 from evenhand.network import Network
 from evenhand.scoring import Phase
 
-Label = Any  # str, int, bool, float, or tuples of these: what JSON can hold
 PURPOSES = ("head", "retrieval", "storage", "augment/stream", "augment/replay")
 EVALUATION_BATCH = 256
 
@@ -81,17 +79,12 @@ class Learner:
         device: str = "auto",
     ) -> None:
         self.method = registry.resolve(method) if isinstance(method, str) else method
-        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        self.network = Network.of(network).to(self.device)
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if self.method.scoring.couple != "head" and self.network.neck is None:
-            raise errors.InputError(
-                f"The scoring couples '{self.method.scoring.couple}', but the network has no neck. "
-                "Give it one with Network.of(module, neck=True), or --neck on the command line."
-            )
+        if not isinstance(self.method, Method):
+            raise errors.wrong("The 'method' of a learner", "be a name or a Method", method)
+        self.device = _device(device)
         self.memory = Memory(memory, self.device)
         self.replay = errors.whole("The 'replay' batch", replay, 1)
-        self.lr = errors.number("The learning rate 'lr'", lr, 0, math.inf)
+        self.lr = errors.number("The learning rate 'lr'", lr, 0)
         self.iterations = errors.whole("The number of 'iterations'", iterations, 1)
         self.augment = errors.choice("The augmentation 'augment'", augment, ("none", *AUGMENTATIONS))
         self.views = errors.choice("The field 'views'", views or default_views(augment), ("none", "replace", "concat"))
@@ -100,11 +93,18 @@ class Learner:
         self.passes = errors.choice("The field 'passes'", passes, ("joint", "separate"))
         self.seed = errors.whole("The 'seed'", seed)
         self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
+        self.network = Network.of(network).to(self.device)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.method.scoring.couple != "head" and self.network.neck is None:
+            raise errors.InputError(
+                f"The scoring couples '{self.method.scoring.couple}', but the network has no neck. "
+                "Give it one with Network.of(module, neck=True), or --neck on the command line."
+            )
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
         self.labels: list[Label] = []
         self.steps = 0
         self._rows: dict[str, int] = {}
-        self._shape: torch.Size | None = None
+        self._kind: tuple[str, list[int]] | None = None  # type and shape of a sample
         self._frozen: Network | None = None
 
     def __repr__(self) -> str:
@@ -125,14 +125,24 @@ class Learner:
             A second batch (x, y) to learn in the place of a replay, as the order iid++ brings it; then nothing is
             retrieved and nothing stored.
         """
-        batch = self._admit(x, y)
+        if beside is not None and len(beside) != 2:
+            raise errors.wrong("The batch 'beside'", "be a pair (x, y)", beside)
+        given = [self._checked(*pair) for pair in ((x, y), *([beside] if beside else []))]
+        batch, *second = [self._registered(samples, labels) for samples, labels in given]
         method = self.method
-        if beside is not None:
-            second = self._viewed(self._admit(*beside), "augment/replay")
-            method = method.but(retrieval=lambda *_: second, storage=lambda *_: None)
-        method.step(self, self._viewed(batch, "augment/stream"))
+        if second:
+            replay = self._viewed(second[0], "augment/replay")
+            method = method.but(retrieval=lambda *_: replay, storage=lambda *_: None)
+        statistics = [buffer.clone() for buffer in self.network.buffers()]
+        try:
+            method.step(self, self._viewed(batch, "augment/stream"))
+        except BaseException:
+            for buffer, before in zip(self.network.buffers(), statistics, strict=True):
+                buffer.copy_(before)
+            raise
+        finally:
+            self._frozen = None
         self.steps += 1
-        self._frozen = None
 
     def predict(self, x: Any) -> list[Label]:
         """The most likely label of each sample; changes nothing."""
@@ -142,7 +152,7 @@ class Learner:
         """The score of each label for each sample, (n, labels) in the order of `labels`; changes nothing."""
         if not self.labels:
             raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
-        samples = self._samples(x)
+        samples = self._fitting(admission.samples(x)).to(self.device)
         with torch.no_grad():
             return torch.cat([self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)])
 
@@ -163,14 +173,19 @@ class Learner:
         A network of our own backbones is rebuilt; any other must be given, built as it was when the learner was made.
         """
         tensors, facts = files.read_state(Path(path))
-        settings = dict(facts["settings"])
-        neck = settings.pop("neck")
-        if network is None:
-            if facts["backbone"] is None:
-                raise errors.InputError(f"{path} was saved with a network of your own. Give it as network=...")
-            network = Network.of(backbones.rebuild(facts["backbone"]), neck=neck)
-        learner = cls(Network.of(network, neck=neck), Method.from_json(facts["method"]), **settings, device=device)
-        learner.load_state_dict(tensors, facts)
+        try:
+            method, settings, shape = Method.from_json(facts["method"]), facts["settings"], facts["network"]
+            if network is None:
+                if shape["backbone"] is None:
+                    raise errors.InputError(f"{path} was saved with a network of your own. Give it as network=...")
+                with seeded(0, "load"):  # the weights are overwritten; the global generator must not move
+                    network = backbones.rebuild(shape["backbone"])
+            with seeded(0, "load"):
+                wrapped = Network.of(network, neck=shape["neck"], gamma=shape["gamma"])
+            learner = cls(wrapped, method, **settings, device=device)
+            learner.load_state_dict(tensors, facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise errors.RunError(f"{path} is damaged: {error} is missing or wrong.") from None
         return learner
 
     # What the parts of a method use -----------------------------------------------------------------------------------
@@ -200,13 +215,14 @@ class Learner:
 
     def descend(self, loss: Tensor) -> None:
         """Take one step of the optimizer down the loss."""
-        if not torch.isfinite(loss):
-            raise errors.DivergedError(
-                f"The loss became {loss.item()} at step {self.steps + 1}, so the weights were left as they were. "
-                "A smaller learning rate may help."
-            )
         self.optimizer.zero_grad()
         loss.backward()
+        norm = get_total_norm([p.grad for p in self.network.parameters() if p.grad is not None])
+        if not torch.isfinite(loss + norm):
+            raise errors.DivergedError(
+                f"At step {self.steps + 1} the loss became {loss.item():g} and its gradient {norm.item():g}, so the "
+                "weights were not updated with it. A smaller learning rate may help."
+            )
         self.optimizer.step()
 
     def frozen(self) -> Network:
@@ -230,12 +246,15 @@ class Learner:
                 "views": self.views,
                 "passes": self.passes,
                 "seed": self.seed,
-                "neck": self.network.neck is not None,
             },
-            "backbone": getattr(self.network.trunk, "recipe", None),
+            "network": {
+                "backbone": getattr(self.network.trunk, "recipe", None),
+                "neck": self.network.neck is not None,
+                "gamma": self.network.head.gamma,
+            },
             "labels": self.labels,
             "steps": self.steps,
-            "shape": self._shape and list(self._shape),
+            "kind": self._kind and list(self._kind),
         }
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -252,11 +271,9 @@ class Learner:
         def below(prefix: str) -> dict[str, Tensor]:
             return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
-        self.labels = [_label(label) for label in facts["labels"]]
-        self._rows = {_key(label): row for row, label in enumerate(self.labels)}
+        self._register([admission.label(label) for label in facts["labels"]])
         self.steps = facts["steps"]
-        self._shape = torch.Size(facts["shape"]) if facts["shape"] else None
-        self.network.grow(len(self.labels) - self.network.classes)
+        self._kind = (facts["kind"][0], facts["kind"][1]) if facts["kind"] else None
         try:
             self.network.load_state_dict(below("network/"))
         except RuntimeError:
@@ -268,41 +285,41 @@ class Learner:
 
     # Admission --------------------------------------------------------------------------------------------------------
 
-    def _admit(self, x: Any, y: Any) -> Batch:
-        samples = self._samples(x)
-        labels = [_label(label) for label in (y.tolist() if hasattr(y, "tolist") else y)]
-        if len(labels) != len(samples):
-            raise errors.wrong("The labels", f"be as many as the {len(samples)} samples", len(labels))
+    def _checked(self, x: Any, y: Any) -> tuple[Tensor, list[Label]]:
+        """Samples and labels that may be learned; nothing has changed yet."""
+        if self.network.classes != len(self.labels):
+            raise errors.wrong("The network of a new learner", "have no classes yet", self.network.classes)
+        samples = self._fitting(admission.samples(x))
+        if self._kind is not None and _type(samples) != self._kind[0]:
+            raise errors.wrong("Every sample", f"be of type {self._kind[0]}, as the first was", _type(samples))
         if self.augment != "none" and samples.ndim != 4:
             raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(samples.shape))
-        self._shape = samples.shape[1:]
-        for label in labels:
-            if _key(label) not in self._rows:
-                self._rows[_key(label)] = len(self.labels)
-                self.labels.append(label)
-        self.network.grow(len(self.labels) - self.network.classes, self.generators["head"])
-        rows = torch.tensor([self._rows[_key(label)] for label in labels], device=self.device)
+        return samples, admission.labels(y, len(samples))
+
+    def _fitting(self, samples: Tensor) -> Tensor:
+        """The samples, if they are of the kind seen before, or fit the network."""
+        if self._kind is None:
+            self.network.admit(samples.shape)
+        elif list(samples.shape[1:]) != self._kind[1]:
+            raise errors.wrong("Every sample", f"have the shape {tuple(self._kind[1])}", tuple(samples.shape[1:]))
+        return samples
+
+    def _registered(self, samples: Tensor, labels: list[Label]) -> Batch:
+        """The batch of checked samples, whose new classes now have a row."""
+        self._kind = (_type(samples), list(samples.shape[1:]))
+        self._register(labels)
+        rows = torch.tensor([self._rows[admission.key(label)] for label in labels], device=self.device)
         return Batch(samples.to(self.device), rows)
 
-    def _samples(self, x: Any) -> Tensor:
-        """Samples as a tensor, or a sentence about what is wrong with them."""
-        if isinstance(x, np.ndarray):
-            x = torch.from_numpy(np.ascontiguousarray(x))
-        if not isinstance(x, Tensor):
-            raise errors.wrong("Samples", "be a torch tensor or a numpy array", type(x).__name__)
-        if x.dtype != torch.uint8 and not x.is_floating_point():
-            raise errors.wrong("Samples", "be uint8 or floats", str(x.dtype).removeprefix("torch."))
-        if x.ndim not in (2, 4) or 0 in x.shape:
-            raise errors.wrong("A batch", "hold at least one image (n, c, h, w) or vector (n, d)", tuple(x.shape))
-        if self._shape is None:
-            self.network.admit(x.shape)
-        elif x.shape[1:] != self._shape:
-            raise errors.wrong("Every sample", f"have the shape {tuple(self._shape)}", tuple(x.shape[1:]))
-        if x.is_floating_point():
-            x = x.to(torch.float32)
-            if not torch.isfinite(x).all():
-                raise errors.InputError("Samples must be finite. This batch has NaN or infinite values.")
-        return x
+    def _register(self, labels: Sequence[Label]) -> None:
+        """Give every new label a row of the head."""
+        for label in labels:
+            if admission.key(label) not in self._rows:
+                self._rows[admission.key(label)] = len(self.labels)
+                self.labels.append(label)
+        if len(self.labels) > self.network.classes:
+            self.network.grow(len(self.labels) - self.network.classes, self.generators["head"])
+            self.optimizer.param_groups[0]["params"] = list(self.network.parameters())
 
     def _viewed(self, batch: Batch, purpose: str) -> Batch:
         """The same batch with its views drawn."""
@@ -318,17 +335,14 @@ def default_views(augment: str) -> str:
     return "none" if augment == "none" else "replace"
 
 
-def _label(label: Any) -> Label:
-    """A label as plain Python, tuples instead of lists; raise if JSON could not hold it."""
-    if isinstance(label, np.generic | Tensor):
-        label = label.item()
-    if isinstance(label, list | tuple):
-        return tuple(_label(item) for item in label)
-    if not isinstance(label, str | int | float) or (isinstance(label, float) and not math.isfinite(label)):
-        raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", label)
-    return label
+def _type(samples: Tensor) -> str:
+    return str(samples.dtype).removeprefix("torch.")
 
 
-def _key(label: Label) -> str:
-    """A key that tells 1, 1.0, True and "1" apart."""
-    return json.dumps(label)
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, TypeError):
+        raise errors.wrong("The 'device' of a learner", "be auto, cpu, or a GPU that torch sees", name) from None

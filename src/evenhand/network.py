@@ -29,16 +29,13 @@ class DualLinear(nn.Module):
     def grow(self, count: int, generator: Generator | None = None) -> None:
         """Append rows, each drawn as torch's Linear would: w and b uniform in +-1/sqrt(dim).
 
-        A row is drawn whole, one after the other, so that it does not matter how many arrive at a time. The parameters
-        stay the same objects, so that an optimizer keeps hold of them.
+        A row is drawn whole, one after the other, so that it does not matter how many arrive at a time. Weight and bias
+        are new parameters afterwards, of which an optimizer must be told.
         """
-        if count == 0:
-            return
         rows = (torch.rand(count, self.dim + 1, generator=generator) * 2 - 1) / math.sqrt(self.dim)
         rows = rows.to(self.weight)
-        self.weight.data = torch.cat([self.weight.data, rows[:, :-1]])
-        self.bias.data = torch.cat([self.bias.data, rows[:, -1]])
-        self.weight.grad = self.bias.grad = None
+        self.weight = nn.Parameter(torch.cat([self.weight.detach(), rows[:, :-1]]))
+        self.bias = nn.Parameter(torch.cat([self.bias.detach(), rows[:, -1]]))
 
     def forward(self, h: Tensor, form: Form) -> Tensor:
         """Map h (n, dim) to (n, rows) in the given form."""
@@ -71,7 +68,7 @@ class Network(nn.Module):
         self.head = DualLinear(dim, gamma=gamma)
 
     @classmethod
-    def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False) -> "Network":
+    def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False, gamma: float = 10.0) -> "Network":
         """Wrap any module.
 
         One of our backbones, or any module together with `dim`, is a trunk. Of another module the last Linear, its
@@ -79,10 +76,12 @@ class Network(nn.Module):
         """
         if isinstance(module, cls):
             return module
+        if not isinstance(module, nn.Module):
+            raise errors.wrong("A network", "be a torch module", type(module).__name__)
         if dim is None:
             dim = getattr(module, "dim", None)
         if dim is not None:
-            return cls(module, dim, neck=neck)
+            return cls(module, dim, neck=neck, gamma=gamma)
         name, last = [(n, m) for n, m in module.named_modules() if not list(m.children())][-1]
         if not isinstance(last, nn.Linear) or not name:
             raise errors.InputError(
@@ -91,7 +90,7 @@ class Network(nn.Module):
             )
         parent, _, attribute = name.rpartition(".")
         setattr(module.get_submodule(parent), attribute, nn.Identity())
-        return cls(module, last.in_features, neck=neck)
+        return cls(module, last.in_features, neck=neck, gamma=gamma)
 
     @property
     def classes(self) -> int:
@@ -114,6 +113,10 @@ class Network(nn.Module):
 
     def admit(self, shape: torch.Size) -> None:
         """Raise if samples of this shape (n, ...) cannot enter the trunk."""
+        recipe = getattr(self.trunk, "recipe", None)
+        if recipe and list(shape[1:]) != recipe["shape"]:
+            expected = tuple(recipe["shape"])
+            raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {expected}", tuple(shape[1:]))
         first = next((m for m in self.trunk.modules() if isinstance(m, nn.Conv2d | nn.Linear)), None)
         if isinstance(first, nn.Conv2d):
             if len(shape) != 4:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,13 +56,21 @@ class Recipe:
 
     def __call__(self, arguments: Mapping[str, Any]) -> Method:
         """Build the method, or say which parameter is wrong."""
-        known = inspect.signature(self.build).parameters
+        return self.build(**self.known(arguments))
+
+    def known(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments in their declared order, whole numbers as floats where the default is one."""
+        parameters = inspect.signature(self.build).parameters
         for name in arguments:
-            if name not in known:
-                if not known:
+            if name not in parameters:
+                if not parameters:
                     raise errors.InputError(f"{self.name} takes no parameters. Got {name!r}.")
-                raise errors.unknown(f"parameter of {self.name}", name, known)
-        return self.build(**arguments)
+                raise errors.unknown(f"parameter of {self.name}", name, parameters)
+        ordered = {name: arguments[name] for name in parameters if name in arguments}
+        for name, value in ordered.items():
+            if type(value) is int and isinstance(parameters[name].default, float):
+                ordered[name] = float(value)
+        return ordered
 
 
 _recipes: dict[str, Recipe] = {}
@@ -146,6 +155,8 @@ def _terms(node: ast.expr) -> list[tuple[str, dict[str, Any]]]:
         case ast.Name(name):
             return [(name, {})]
         case ast.Call(ast.Name(name), [], keywords):
+            if len({k.arg for k in keywords}) < len(keywords):
+                raise ValueError
             return [(name, {str(k.arg): _literal(k) for k in keywords})]
     raise ValueError
 
@@ -154,10 +165,12 @@ def _literal(keyword: ast.keyword) -> Any:
     value = ast.literal_eval(keyword.value)
     if keyword.arg is None or not isinstance(value, str | int | float | bool | None):
         raise ValueError
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError
     return value
 
 
 def _spell(recipe: Recipe, arguments: Mapping[str, Any]) -> str:
-    parameters = inspect.signature(recipe.build).parameters
-    given = [f"{n}={arguments[n]!r}" for n, p in parameters.items() if n in arguments and arguments[n] != p.default]
+    defaults = {name: p.default for name, p in inspect.signature(recipe.build).parameters.items()}
+    given = [f"{name}={value!r}" for name, value in recipe.known(arguments).items() if value != defaults[name]]
     return f"{recipe.name}({', '.join(given)})" if given else recipe.name

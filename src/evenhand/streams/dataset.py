@@ -36,7 +36,12 @@ class Dataset:
         for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if len(x) != len(y):
                 raise errors.wrong(f"The {split} labels of {self.name}", f"be as many as its {len(x)} samples", len(y))
-            missing = set(range(len(self.classes))) - set(y.unique().tolist())
+            present = set(y.unique().tolist())
+            if strange := present - set(range(len(self.classes))):
+                raise errors.wrong(
+                    f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", min(strange)
+                )
+            missing = set(range(len(self.classes))) - present
             if missing:
                 raise errors.InputError(
                     f"Every class of {self.name} must have {split} samples. "
