@@ -195,4 +195,5 @@ def test_boundaries_reach_the_parts_that_listen(learner):
     assert heard == [made]
     silent = learner("er")
     silent.boundary()
-    assert silent.method.boundaries == []
+    assert silent.method.parts("boundary") == []
+    assert silent.stages == [0]

@@ -40,6 +40,14 @@ class Batch:
         slots = None if self.slots is None else self.slots[rows]
         return Batch(self.x[rows], self.y[rows], slots, {name: column[rows] for name, column in self.extra.items()})
 
+    def split(self, count: int) -> tuple["Batch", "Batch"]:
+        """Return the first `count` samples and the others, each with their views."""
+        halves = []
+        for rows in (list(range(len(self)))[:count], list(range(len(self)))[count:]):
+            views = None if self.views is None else self.views.unflatten(0, (-1, len(self)))[:, rows].flatten(0, 1)
+            halves.append(replace(self[rows], views=views))
+        return halves[0], halves[1]
+
     def with_(self, columns: Mapping[str, Tensor]) -> "Batch":
         """Return the same batch with further columns."""
         return replace(self, extra={**self.extra, **columns})
@@ -57,6 +65,10 @@ class Batch:
     def cross_entropy(self, logits: Tensor) -> Tensor:
         """The mean of l(p, y) over all inputs; `logits` has their shape (k n, classes)."""
         return F.cross_entropy(logits, self.targets)
+
+    def each_cross_entropy(self, logits: Tensor) -> Tensor:
+        """l(p, y) of every input, (k n,)."""
+        return F.cross_entropy(logits, self.targets, reduction="none")
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,7 +157,7 @@ def methods(pattern: str = "*", *, json: Flag = False) -> None:
             "call": recipe.call,
             "cost": recipe.cost,
             "slots": list(recipe.build().changes(base)),
-            "needs_boundaries": bool(recipe.build().boundaries),
+            "needs_boundaries": bool(recipe.build().parts("boundary")),
             "title": recipe.title,
         }
         for name, recipe in registry.recipes().items()

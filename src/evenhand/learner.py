@@ -1,7 +1,8 @@
 """The learner: everything that changes while a method learns, behind `observe` and `predict`."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -91,6 +92,7 @@ class Learner:
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         self.passes = errors.choice("The field 'passes'", passes, ("joint", "separate"))
+        self._heed_needs()
         self.seed = errors.whole("The 'seed'", seed)
         self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
         self.network = Network.of(network).to(self.device)
@@ -100,12 +102,18 @@ class Learner:
                 f"The scoring couples '{self.method.scoring.couple}', but the network has no neck. "
                 "Give it one with Network.of(module, neck=True), or --neck on the command line."
             )
+        with seeded(seed, "modules"):
+            for part in self.method.parts("modules"):
+                self.network.extra.update(part.modules(self.network))
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
         self.labels: list[Label] = []
+        self.stages: list[int] = []  # how many classes there were at each boundary
+        self.teacher: Network | None = None  # the network at the last boundary, for methods that keep it
         self.steps = 0
         self._rows: dict[str, int] = {}
         self._kind: tuple[str, list[int]] | None = None  # type and shape of a sample
-        self._frozen: Network | None = None
+        self._copies: dict[str, Network] = {}
+        self._answers: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"Learner({len(self.labels)} classes, {self.steps} steps, {self.memory})"
@@ -141,7 +149,7 @@ class Learner:
                 buffer.copy_(before)
             raise
         finally:
-            self._frozen = None
+            self._answers.clear()
         self.steps += 1
 
     def predict(self, x: Any) -> list[Label]:
@@ -158,9 +166,10 @@ class Learner:
 
     def boundary(self) -> None:
         """Say that a stage has ended; only methods with a part that needs it listen."""
-        for part in self.method.boundaries:
+        self.stages.append(len(self.labels))
+        for part in self.method.parts("boundary"):
             part.boundary(self)
-        self._frozen = None
+        self._answers.clear()
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, whole or not at all."""
@@ -225,11 +234,38 @@ class Learner:
             )
         self.optimizer.step()
 
+    @property
+    def before(self) -> int:
+        """How many classes there were when the current stage began; its own are the rows from there on."""
+        return self.stages[-1] if self.stages else 0
+
     def frozen(self) -> Network:
         """A copy of the network for testing, taken anew after each change; the live one never leaves training mode."""
-        if self._frozen is None:
-            self._frozen = copy.deepcopy(self.network).eval().requires_grad_(False)
-        return self._frozen
+        return self.answer("frozen", lambda: self._copy("frozen").eval())
+
+    @contextmanager
+    def trial(self) -> Iterator[Network]:
+        """Work on a copy of the network: its weights and running statistics are thrown away afterwards."""
+        live, self.network = self.network, self._copy("trial")
+        try:
+            yield self.network
+        finally:
+            self.network = live
+
+    def answer(self, question: str, work: Callable[[], Any]) -> Any:
+        """The result of some work on weights and memory, kept until either changes."""
+        if question not in self._answers:
+            self._answers[question] = work()
+        return self._answers[question]
+
+    def _copy(self, name: str) -> Network:
+        """A copy of the network, into the tensors of the last one if they still fit."""
+        copied, live = self._copies.get(name), self.network.state_dict()
+        if copied is None or any(copied.state_dict()[key].shape != live[key].shape for key in live):
+            copied = self._copies[name] = copy.deepcopy(self.network)
+        else:
+            copied.load_state_dict(live)
+        return copied
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -253,7 +289,9 @@ class Learner:
                 "gamma": self.network.head.gamma,
             },
             "labels": self.labels,
+            "stages": self.stages,
             "steps": self.steps,
+            "teacher": self.teacher and self.teacher.classes,
             "kind": self._kind and list(self._kind),
         }
 
@@ -263,6 +301,7 @@ class Learner:
             **{f"network/{name}": tensor for name, tensor in self.network.state_dict().items()},
             **{f"memory/{name}": tensor for name, tensor in self.memory.state_dict().items()},
             **{f"generator/{name}": drawn.get_state() for name, drawn in self.generators.items()},
+            **({f"teacher/{name}": t for name, t in self.teacher.state_dict().items()} if self.teacher else {}),
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -272,7 +311,7 @@ class Learner:
             return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
         self._register([admission.label(label) for label in facts["labels"]])
-        self.steps = facts["steps"]
+        self.stages, self.steps = list(facts["stages"]), facts["steps"]
         self._kind = (facts["kind"][0], facts["kind"][1]) if facts["kind"] else None
         try:
             self.network.load_state_dict(below("network/"))
@@ -281,7 +320,10 @@ class Learner:
         self.memory.load_state_dict(below("memory/"))
         for name, state in below("generator/").items():
             self.generators[name].set_state(state)
-        self._frozen = None
+        if facts["teacher"] is not None:
+            self.teacher = copy.deepcopy(self.network).shrink(facts["teacher"]).eval()
+            self.teacher.load_state_dict(below("teacher/"))
+        self._answers.clear()
 
     # Admission --------------------------------------------------------------------------------------------------------
 
@@ -320,6 +362,13 @@ class Learner:
         if len(self.labels) > self.network.classes:
             self.network.grow(len(self.labels) - self.network.classes, self.generators["head"])
             self.optimizer.param_groups[0]["params"] = list(self.network.parameters())
+
+    def _heed_needs(self) -> None:
+        """Give the method the views and passes that its parts cannot do without."""
+        for part in self.method.parts("views"):
+            self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment
+        for part in self.method.parts("passes"):
+            self.passes = part.passes
 
     def _viewed(self, batch: Batch, purpose: str) -> Batch:
         """The same batch with its views drawn."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenhand import errors
@@ -14,7 +15,8 @@ class Memory:
     """A column store of at most `size` samples.
 
     Columns are allocated at the first write with the shape and type they then have, so images stay the uint8 they came
-    as. Which samples are kept is not decided here but by a method's storage.
+    as; a vector that is longer than its column widens it, with NaN where there was nothing (the logits of DER++ grow
+    with the classes). Which samples are kept is not decided here but by a method's storage.
 
     Attributes
     ----------
@@ -44,6 +46,8 @@ class Memory:
         for name, values in {"x": batch.x, "y": batch.y, **batch.extra}.items():
             if name not in self.columns:
                 self.columns[name] = values.new_zeros((self.size, *values.shape[1:]), device=self.device)
+            elif values.ndim == 2 and (missing := values.shape[1] - self.columns[name].shape[1]) > 0:
+                self.columns[name] = F.pad(self.columns[name], (0, missing), value=torch.nan)
             self.columns[name][slots] = values.to(self.device)
         self.filled = max(self.filled, int(slots.max()) + 1)
 
@@ -55,6 +59,11 @@ class Memory:
     def sample(self, count: int, generator: Generator) -> Tensor:
         """Draw up to `count` different filled slots; the cost does not depend on the size."""
         return distinct(count, self.filled, generator)
+
+    def edit(self, slots: Tensor, **columns: Tensor) -> None:
+        """Overwrite some columns of filled slots."""
+        for name, values in columns.items():
+            self.columns[name][slots] = values.to(self.columns[name])
 
     def counts(self) -> dict[int, int]:
         """How many samples of each class (a row of the head) there are."""

@@ -48,8 +48,16 @@ class Prediction(Protocol):
 class Method:
     """Six stateless parts; all that changes lives in the learner.
 
-    No slot has a default here: `er()` names all six, and every other method is `er().but(...)`. A part may also have
-    `boundary(learner)`, called before a stage is evaluated; a method with such a part needs a stream with stages.
+    No slot has a default here: `er()` names all six, and every other method is `er().but(...)`. A part may also declare
+
+    boundary(learner)
+        Called at the end of a stage, before it is evaluated; such a method needs a stream with stages.
+    modules(network)
+        Further modules to train, by name; found in `learner.network.extra`. One with `grow` grows with the head.
+    views, passes
+        The views or the passes that it cannot do without, whatever the learner was told.
+    classifies
+        False for an objective without cross-entropy; its `classifying()` is the same with one, for `+uer`.
     """
 
     retrieval: Retrieval
@@ -78,10 +86,9 @@ class Method:
         """The slots in which this method differs from another."""
         return {slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) != getattr(other, slot)}
 
-    @property
-    def boundaries(self) -> list[Any]:
-        """The parts that listen to the ends of stages."""
-        return [part for slot in SLOTS if hasattr(part := getattr(self, slot), "boundary")]
+    def parts(self, declaring: str) -> list[Any]:
+        """The parts that declare something, in the order of the slots."""
+        return [part for slot in SLOTS if hasattr(part := getattr(self, slot), declaring)]
 
     def to_json(self) -> dict[str, Any]:
         """The six parts as plain dicts."""

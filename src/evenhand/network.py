@@ -66,6 +66,7 @@ class Network(nn.Module):
         self.trunk = trunk
         self.neck = DualLinear(dim, rows=dim, gamma=gamma) if neck else None
         self.head = DualLinear(dim, gamma=gamma)
+        self.extra = nn.ModuleDict()  # what a method trains besides
 
     @classmethod
     def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False, gamma: float = 10.0) -> "Network":
@@ -98,8 +99,20 @@ class Network(nn.Module):
         return len(self.head.bias)
 
     def grow(self, count: int, generator: Generator | None = None) -> None:
-        """Give the head `count` more classes."""
-        self.head.grow(count, generator)
+        """Give the head, and what grows with it, `count` more classes."""
+        for module in (self.head, *self.extra.values()):
+            if grow := getattr(module, "grow", None):
+                grow(count, generator)
+
+    def shrink(self, count: int) -> "Network":
+        """Keep only the first `count` classes of the head."""
+        self.head.weight = nn.Parameter(self.head.weight.detach()[:count])
+        self.head.bias = nn.Parameter(self.head.bias.detach()[:count])
+        return self
+
+    def forward(self, x: Tensor, form: Form = "dot", couple: Couple = "head") -> Tensor:
+        """Map inputs (n, ...) to logits (n, classes)."""
+        return self.logits(self.features(x), form, couple)
 
     def features(self, x: Tensor) -> Tensor:
         """Map inputs (n, ...) to features (n, dim)."""

@@ -34,6 +34,10 @@ class Recipe:
         Goes up when a fix changes results, so that no stale number survives.
     exempt
         Checks of the conformance suite that do not apply, with the reason.
+    yields
+        Slots that a companion in `name+companion` may set again.
+    closed
+        Why the method takes no companion; empty if it does.
     """
 
     name: str
@@ -42,6 +46,8 @@ class Recipe:
     tolerance: float
     revision: int
     exempt: Mapping[str, str]
+    yields: tuple[str, ...]
+    closed: str
 
     @property
     def title(self) -> str:
@@ -77,12 +83,20 @@ _recipes: dict[str, Recipe] = {}
 
 
 def register(
-    *, cost: float, tolerance: float = 0.05, revision: int = 1, exempt: Mapping[str, str] | None = None
+    *,
+    cost: float,
+    tolerance: float = 0.05,
+    revision: int = 1,
+    exempt: Mapping[str, str] | None = None,
+    yields: tuple[str, ...] = (),
+    closed: str = "",
 ) -> Callable[[Callable[P, Method]], Callable[P, Method]]:
     """Register a function that makes a method under the function's name."""
 
     def keep(build: Callable[P, Method]) -> Callable[P, Method]:
-        _recipes[build.__name__] = Recipe(build.__name__, build, cost, tolerance, revision, exempt or {})
+        _recipes[build.__name__] = Recipe(
+            build.__name__, build, cost, tolerance, revision, exempt or {}, yields, closed
+        )
         return build
 
     return keep
@@ -105,15 +119,20 @@ def recipes() -> dict[str, Recipe]:
 
 def resolve(text: str) -> Method:
     """Make a method from its name, e.g. `mir(candidates=100)+uer(alpha=0.3)`."""
-    (_, first), *others = [(recipe.name, recipe(arguments)) for recipe, arguments in terms(text)]
-    method, base = first, recipes()["er"].build()
-    for name, other in others:
-        changes = other.changes(base)
+    (main, arguments), *companions = terms(text)
+    method, base = main(arguments), recipes()["er"].build()
+    for companion, given in companions:
+        if main.closed:
+            raise errors.InputError(f"'{text}' cannot be composed: {main.closed}.")
+        changes = companion(given).changes(base)
         for slot in changes:
-            if slot in method.changes(base):
+            if slot in method.changes(base) and slot not in main.yields:
                 raise errors.InputError(
-                    f"'{text}' cannot be composed: {name} sets the slot '{slot}', which is already set."
+                    f"'{text}' cannot be composed: {companion.name} sets the slot '{slot}', which is already set."
                 )
+        if "scoring" in changes and not getattr(method.objective, "classifies", True):
+            objective: Any = method.objective
+            changes |= {"objective": objective.classifying(), "prediction": base.prediction}
         method = method.but(**changes)
     return method
 

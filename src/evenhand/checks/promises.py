@@ -215,7 +215,7 @@ def bounded_memory(subject: Subject) -> None:
 @check
 def boundaries_only_where_declared(subject: Subject) -> None:
     """A method without `boundary` does not notice the end of a stage."""
-    if subject.method.boundaries:
+    if subject.method.parts("boundary"):
         return
     learner = feed(learner_of(subject), *two_stages())
     with unchanged(learner, "boundary"):

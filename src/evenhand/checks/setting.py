@@ -60,7 +60,7 @@ def feed(learner: Learner, *stages: Samples) -> Learner:
     for stage in stages:
         for x, y in stage:
             learner.observe(x, y)
-        if learner.method.boundaries:
+        if learner.method.parts("boundary"):
             learner.boundary()
     return learner
 

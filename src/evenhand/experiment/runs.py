@@ -107,7 +107,7 @@ class _Run:
         self.folder = folder
         self.report = report
         self.stream, self.learner = build(folder.spec)
-        if self.learner.method.boundaries and folder.spec.order != "classes":
+        if self.learner.method.parts("boundary") and folder.spec.order != "classes":
             raise errors.InputError(
                 f"{folder.spec.method} needs to know where stages end, and the order {folder.spec.order} has no stages."
             )
