@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from evenhand.batch import Batch
+from evenhand.batch import Batch, unit
+from evenhand.network import Network
 from evenhand.scoring import Mix
 
 if TYPE_CHECKING:
@@ -34,19 +35,31 @@ def virtual_step(learner: "Learner", batch: Batch) -> Iterator[None]:
     yield
 
 
-def group_gradients(learner: "Learner", x: Tensor, y: Tensor, mix: Mix) -> Tensor:
-    """The gradient of the cross-entropy of each group of samples, in eval mode, over all parameters.
-
-    Maps groups (g, n, ...) with classes (g, n) to (g, parameters); groups of one are single samples.
-    """
+def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
+    """The gradient of each sample's cross-entropy over all parameters, in eval mode, (n, parameters)."""
     network, couple = learner.frozen(), learner.method.scoring.couple
-    parameters = {name: p.detach() for name, p in network.named_parameters() if not name.startswith("extra.")}
 
-    def loss(values: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
-        terms = [
-            w * F.cross_entropy(functional_call(network, values, (inputs, form, couple)), targets) for form, w in mix
-        ]
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        logits = functional_call(network, values, (x.unsqueeze(0), [form for form, _ in mix], couple))
+        return _mixed(logits, y.unsqueeze(0), mix)
 
-    found = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+    found = vmap(grad(loss), in_dims=(None, 0, 0))(_parameters(network), unit(batch.x), batch.y)
     return torch.cat([gradient.flatten(1) for gradient in found.values()], dim=1)
+
+
+def batch_gradient(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
+    """The gradient of a batch's mean cross-entropy over all parameters, in eval mode, (parameters,)."""
+    network, couple = learner.frozen(), learner.method.scoring.couple
+    loss = _mixed(network(unit(batch.x), [form for form, _ in mix], couple), batch.y, mix)
+    gradients = torch.autograd.grad(loss, list(_parameters(network, live=True).values()), materialize_grads=True)
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def _mixed(logits: list[Tensor], y: Tensor, mix: Mix) -> Tensor:
+    return torch.stack([w * F.cross_entropy(z, y) for z, (_, w) in zip(logits, mix, strict=True)]).sum()
+
+
+def _parameters(network: Network, live: bool = False) -> dict[str, Tensor]:
+    """The parameters that classify: all but those of further modules."""
+    named = {name: p for name, p in network.named_parameters() if not name.startswith("extra.")}
+    return dict(named) if live else {name: p.detach() for name, p in named.items()}

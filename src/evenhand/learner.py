@@ -201,12 +201,12 @@ class Learner:
 
     def features(self, *batches: Batch | None) -> list[Tensor]:
         """The features of each batch's inputs, in one joint pass or one pass each; (0, dim) where there is no batch."""
-        sizes = [len(batch.inputs) if batch else 0 for batch in batches]
         if self.passes == "separate":
-            h = torch.cat([self.network.features(batch.inputs) for batch in batches if batch])
-        else:
-            h = self.network.features(torch.cat([batch.inputs for batch in batches if batch]))
-        return list(h.split(sizes))
+            nothing = torch.empty(0, self.network.head.dim, device=self.device)
+            return [self.network.features(batch.inputs) if batch else nothing for batch in batches]
+        inputs = [batch.inputs if batch else None for batch in batches]
+        h = self.network.features(torch.cat([x for x in inputs if x is not None]))
+        return list(h.split([0 if x is None else len(x) for x in inputs]))
 
     def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
         """The criterion of the logits of h, mixed as the scoring asks for in this phase.
@@ -224,14 +224,19 @@ class Learner:
 
     def descend(self, loss: Tensor) -> None:
         """Take one step of the optimizer down the loss."""
-        self.optimizer.zero_grad()
-        loss.backward()
-        norm = get_total_norm([p.grad for p in self.network.parameters() if p.grad is not None])
+        parameters = list(self.network.parameters())
+        self.follow(loss, torch.autograd.grad(loss, parameters, allow_unused=True))
+
+    def follow(self, loss: Tensor, gradients: Sequence[Tensor | None]) -> None:
+        """Take one step of the optimizer along gradients of all parameters, if they and the loss are finite."""
+        norm = get_total_norm([gradient for gradient in gradients if gradient is not None])
         if not torch.isfinite(loss + norm):
             raise errors.DivergedError(
                 f"At step {self.steps + 1} the loss became {loss.item():g} and its gradient {norm.item():g}, so the "
                 "weights were not updated with it. A smaller learning rate may help."
             )
+        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+            parameter.grad = gradient
         self.optimizer.step()
 
     @property

@@ -1,6 +1,7 @@
 """The network: a trunk that makes features, an optional neck, and a head that grows with the classes."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -110,9 +111,10 @@ class Network(nn.Module):
         self.head.bias = nn.Parameter(self.head.bias.detach()[:count])
         return self
 
-    def forward(self, x: Tensor, form: Form = "dot", couple: Couple = "head") -> Tensor:
-        """Map inputs (n, ...) to logits (n, classes)."""
-        return self.logits(self.features(x), form, couple)
+    def forward(self, x: Tensor, forms: Sequence[Form] = ("dot",), couple: Couple = "head") -> list[Tensor]:
+        """Map inputs (n, ...) to logits (n, classes) in each of the forms."""
+        h = self.features(x)
+        return [self.logits(h, form, couple) for form in forms]
 
     def features(self, x: Tensor) -> Tensor:
         """Map inputs (n, ...) to features (n, dim)."""

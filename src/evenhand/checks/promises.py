@@ -80,7 +80,7 @@ def memory_of_any_size(subject: Subject) -> None:
 def objective_without_memory(subject: Subject) -> None:
     """The losses of a batch can be asked for without a memory, and asking changes nothing but running statistics."""
     learner = feed(learner_of(subject), *two_stages())
-    batch = learner.memory.read(torch.arange(min(5, len(learner.memory)))) if len(learner.memory) else None
+    batch = learner.recall(torch.arange(min(5, len(learner.memory))))
     if batch is None:
         return
     before = everything(learner)

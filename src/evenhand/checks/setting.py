@@ -81,7 +81,12 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """The names of what differs, to the bit."""
 
     def same(a: Any, b: Any) -> bool:
-        return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b))
+        return bool(a == b)
+
+    def bits(tensor: Tensor) -> Tensor:
+        return tensor.contiguous().flatten().view(torch.uint8)
 
     return [name for name in {**before, **after} if not same(before.get(name), after.get(name))]
 

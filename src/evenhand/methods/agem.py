@@ -1,0 +1,60 @@
+"""A-GEM: averaged gradient episodic memory.
+
+ER, but the memory is not learned; it only vetoes. Where the gradient of the stream would raise the memory's loss, its
+part along the memory's gradient is taken out:
+
+    g <- g - (g . g_ref / g_ref . g_ref) g_ref        if g . g_ref < 0
+
+Deviations
+----------
+1. Stream and memory go through the network in separate passes whatever is asked for, since each needs its own gradient.
+
+Cost: two gradients of 10 samples, that of ER: C_D = 1.
+
+Chaudhry et al., Efficient Lifelong Learning with A-GEM, ICLR 2019.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evenhand.batch import Losses
+from evenhand.learner import Learner
+from evenhand.method import Method
+from evenhand.methods.er import Descend, er
+from evenhand.parts import part
+from evenhand.registry import register
+
+
+@part
+class Projected(Descend):
+    """Follow the stream's gradient, without what would undo the memory's."""
+
+    passes = "separate"
+
+    def __call__(self, learner: Learner, losses: Losses) -> None:
+        if losses.learning is None or losses.replaying is None:
+            Descend.__call__(self, learner, losses)
+            return
+        parameters = list(learner.network.parameters())
+        stream, memory = (
+            torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+            for loss in (losses.learning, losses.replaying)
+        )
+        learner.follow(losses.learning, project(stream, memory))
+
+
+def project(g: Sequence[Tensor], g_ref: Sequence[Tensor]) -> list[Tensor]:
+    """Take out of g what goes against g_ref; both are lists over the parameters."""
+    across = torch.stack([torch.sum(a * b) for a, b in zip(g, g_ref, strict=True)]).sum()
+    along = torch.stack([torch.sum(b * b) for b in g_ref]).sum()
+    # Without a branch, so that a GPU need not wait: nothing is taken out where the two agree.
+    factor = torch.where(across < 0, across / along, torch.zeros_like(across))
+    return [a - factor * b for a, b in zip(g, g_ref, strict=True)]
+
+
+@register(cost=1, exempt={"learns": "it learns the stream alone; the paper finds it no better than FINE-TUNE"})
+def agem() -> Method:
+    """Averaged gradient episodic memory: the memory only vetoes."""
+    return er().but(update=Projected())

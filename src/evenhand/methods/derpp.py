@@ -1,0 +1,74 @@
+"""DER++: dark experience replay.
+
+ER, but the logits of a sample are stored with it, and its later logits are kept near them:
+
+    L = E_{B}[l(p(x), y)] + a E_{R1}[|z(x) - z_stored|^2] + b E_{R2}[l(p(x), y)]
+
+Deviations
+----------
+1. The squared distance is the mean over the entries that can be compared: the classes seen when the sample was stored.
+2. R1 and R2 are the halves of one draw of 2R, so they have no sample in common.
+3. What is stored are the dot logits of the raw view in the forward pass of the stream; under `+uer` too.
+
+Cost: 10 samples more than ER, C_D = 1.5.
+
+Buzzega et al., Dark Experience for General Continual Learning: a Strong, Simple Baseline, NeurIPS 2020.
+"""
+
+from torch import Tensor
+
+from evenhand import errors
+from evenhand.batch import Batch, Losses
+from evenhand.learner import Learner
+from evenhand.method import Method
+from evenhand.methods.er import er
+from evenhand.parts import part
+from evenhand.registry import register
+
+
+@part
+class UniformTwice:
+    """Draw two replay batches at once."""
+
+    def __call__(self, learner: Learner, batch: Batch) -> Batch | None:
+        return learner.recall(learner.memory.sample(2 * learner.replay, learner.generators["retrieval"]))
+
+
+@part
+class Dark:
+    """Cross-entropy of the batch and one half of the replay, distance to the stored logits of the other half."""
+
+    a: float = 0.1
+    b: float = 0.5
+
+    def __post_init__(self) -> None:
+        errors.number("The 'a' parameter of derpp", self.a, 0)
+        errors.number("The 'b' parameter of derpp", self.b, 0)
+
+    def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
+        first, second = replay.split((len(replay) + 1) // 2) if replay else (None, None)
+        h, h_first, h_second = learner.features(batch, first, second)
+        replaying = None
+        if first:
+            replaying = self.a * distance(learner.network.logits(h_first), first.extra["logits"])
+        if second and replaying is not None:
+            replaying = replaying + self.b * learner.expect("replay", h_second, second.cross_entropy)
+        return Losses(
+            learning=learner.expect("learn", h, batch.cross_entropy),
+            replaying=replaying,
+            keep={"logits": learner.network.logits(h[: len(batch)]).detach()},
+        )
+
+
+def distance(logits: Tensor, stored: Tensor) -> Tensor:
+    """The mean squared distance over the entries that were stored; the others are NaN."""
+    stored = stored.repeat(len(logits) // len(stored), 1)
+    there = ~stored.isnan()
+    gaps = (logits[:, : stored.shape[1]] - stored.nan_to_num()) * there
+    return gaps.square().sum() / there.sum()
+
+
+@register(cost=1.5)
+def derpp(a: float = 0.1, b: float = 0.5) -> Method:
+    """Dark experience replay: keep the logits of memories near what they were."""
+    return er().but(retrieval=UniformTwice(), objective=Dark(a, b))
