@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from evenhand import draws, errors
+from evenhand import draws, errors, registry
 from evenhand.backbones import ReducedResNet18
 from evenhand.batch import Batch
 from evenhand.experiment.process import environment, hardware
@@ -100,6 +100,46 @@ def show(measured: dict[str, Any]) -> None:
         f"torch {where['torch']}.",
         highlight=False,
     )
+
+
+def measure_methods(names: str, rounds: int = 30, threads: int | None = None) -> dict[str, Any]:
+    """Time the steps of methods against ER's, and count their operations; names by commas, or "all"."""
+    errors.whole("The number of 'rounds'", rounds, 3)
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    chosen = list(registry.recipes()) if names == "all" else [name.strip() for name in names.split(",")]
+    learners = {name: _learner(name) for name in dict.fromkeys(["er", *chosen])}
+    steppers = {name: _stepper(learner) for name, learner in learners.items()}
+    flops = {name: _flops(step) for name, step in steppers.items()}
+    times = _rotate(steppers, rounds)
+    documented = {name: registry.terms(name)[0][0].cost for name in learners}
+    return {
+        "schema": 1,
+        "setting": f"Reduced ResNet18, {BATCH} + {BATCH} images of 3x32x32, {CLASSES} classes, full memory of {MEMORY}",
+        "rounds": rounds,
+        "environment": {**environment(), **hardware()},
+        "methods": {
+            name: {
+                "time": _ratio(times[name], times["er"]),
+                "c_d": flops[name] / flops["er"],
+                "documented": documented[name],
+            }
+            for name in learners
+        },
+    }
+
+
+def show_methods(measured: dict[str, Any]) -> None:
+    """Print what `measure_methods` returned."""
+    table = Table(title=measured["setting"], title_justify="left")
+    for name in ("method", "time / ER's", "95 % interval", "C_D counted", "C_D documented", "time / C_D counted"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for name, row in measured["methods"].items():
+        took = row["time"]
+        span, off = f"{took['low']:.2f} to {took['high']:.2f}", took["median"] / row["c_d"]
+        table.add_row(
+            name, f"{took['median']:.2f}", span, f"{row['c_d']:.2f}", f"{row['documented']:.2f}", f"{off:.2f}"
+        )
+    stdout().print(table)
 
 
 def _eager() -> Stepper:

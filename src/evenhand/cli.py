@@ -148,21 +148,9 @@ def methods(pattern: str = "*", *, json: Flag = False) -> None:
     json
         Print one JSON document.
     """
-    from evenhand import registry, show
+    from evenhand import catalogue, show
 
-    base = registry.resolve("er")
-    rows = [
-        {
-            "name": name,
-            "call": recipe.call,
-            "cost": recipe.cost,
-            "slots": list(recipe.build().changes(base)),
-            "needs_boundaries": bool(recipe.build().parts("boundary")),
-            "title": recipe.title,
-        }
-        for name, recipe in registry.recipes().items()
-        if fnmatch.fnmatch(name, pattern)
-    ]
+    rows = [row for row in catalogue.rows() if fnmatch.fnmatch(row["name"], pattern)]
     if not rows:
         raise InputError(f"No method matches '{pattern}'. All of them: evenhand methods.")
     if json:
@@ -217,7 +205,7 @@ def check(name: str, *, json: Flag = False) -> int:
 
 
 @app.command
-def bench(*, rounds: int = 30, threads: int | None = None, json: Flag = False) -> None:
+def bench(*, rounds: int = 30, threads: int | None = None, methods: str | None = None, json: Flag = False) -> None:
     """Measure the speed of a step against a plain PyTorch loop and the machine's peak.
 
     Parameters
@@ -226,16 +214,23 @@ def bench(*, rounds: int = 30, threads: int | None = None, json: Flag = False) -
         Interleaved rounds; their medians are printed.
     threads
         Threads to use; all cores by default.
+    methods
+        Time these instead, separated by commas, against ER: their steps and their C_D; "all" for every method.
     json
         Print one JSON document.
     """
     from evenhand import bench as benchmark
 
-    measured = benchmark.measure(rounds, threads)
+    if methods is None:
+        measured = benchmark.measure(rounds, threads)
+        show = benchmark.show
+    else:
+        measured = benchmark.measure_methods(methods, rounds, threads)
+        show = benchmark.show_methods
     if json:
         _print_json(measured)
     else:
-        benchmark.show(measured)
+        show(measured)
 
 
 def _print_json(value: Any) -> None:

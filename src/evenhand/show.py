@@ -12,7 +12,7 @@ from evenhand.experiment.engine import Failure, Outcome
 from evenhand.experiment.runs import Progress as Place
 from evenhand.experiment.spec import Spec
 
-STDOUT_WIDTH = 110  # of tables that do not go to a terminal
+STDOUT_WIDTH = 140  # of tables that do not go to a terminal
 
 
 class Watch:
@@ -103,13 +103,17 @@ def results_table(summaries: list[dict[str, Any]]) -> Table:
 
 def methods_table(rows: list[dict[str, Any]]) -> Table:
     """The table of `evenhand methods`."""
-    table = Table(show_lines=False)
-    table.add_column("name", no_wrap=True)
+    table = Table(show_lines=True)
+    table.add_column("name")
     table.add_column("C_D", justify="right")
     table.add_column("ER, but")
+    table.add_column("stages")
+    table.add_column("+uer")
     table.add_column("what it is")
     for row in rows:
-        table.add_row(row["call"], f"{row['cost']:g}", ", ".join(row["slots"]) or "-", row["title"])
+        slots, stages = ", ".join(row["slots"]) or "-", "needs ends" if row["needs_boundaries"] else ""
+        mixes = "yes" if row["composes"] else f"no: {row['why_not']}"
+        table.add_row(row["call"], f"{row['cost']:.2f}", slots, stages, mixes, row["title"])
     return table
 
 
