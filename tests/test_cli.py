@@ -116,8 +116,12 @@ def test_methods_lists_slots_and_costs(capsys):
     code, out, _ = call(capsys, "methods", "--json")
     assert code == 0
     rows = {row["name"]: row for row in json.loads(out)["methods"]}
-    assert rows["er"]["slots"] == []
-    assert rows["uer"]["slots"] == ["scoring"]
+    assert rows["er"]["slots"] == {}
+    assert rows["uer"]["slots"] == {"scoring": "cos, 0.5 dot + 0.5 cos, dot"}
+    assert rows["er_wa"]["needs_boundaries"]
+    assert rows["mir"]["composes"]
+    assert not rows["pcr"]["composes"]
+    assert "cross-entropy" in rows["pcr"]["why_not"]
     assert rows["finetune"]["cost"] == 0.5
     assert rows["uer"]["call"] == "uer(alpha=0.5, couple='head')"
     assert "uer_a" in call(capsys, "methods", "uer*")[1]

@@ -135,10 +135,9 @@ def show_methods(measured: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name == "method" else "right")
     for name, row in measured["methods"].items():
         took = row["time"]
-        span, off = f"{took['low']:.2f} to {took['high']:.2f}", took["median"] / row["c_d"]
-        table.add_row(
-            name, f"{took['median']:.2f}", span, f"{row['c_d']:.2f}", f"{row['documented']:.2f}", f"{off:.2f}"
-        )
+        numbers = took["median"], row["c_d"], row["documented"], took["median"] / row["c_d"]
+        first, *others = (f"{number:.2f}" for number in numbers)
+        table.add_row(name, first, f"{took['low']:.2f} to {took['high']:.2f}", *others)
     stdout().print(table)
 
 

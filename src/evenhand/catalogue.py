@@ -7,8 +7,8 @@ from evenhand.method import SLOTS
 
 HEADER = """# The methods
 
-Every method is ER with some of its six parts replaced; an empty cell is ER's own part. C_D is the training cost relative
-to ER, by the formula in the method's file. This page is made by `python -m evenhand.catalogue`.
+Every method is ER with some of its six parts replaced; an empty cell is ER's own part. C_D is the training cost
+relative to ER, by the formula in the method's file. This page is made by `python -m evenhand.catalogue`.
 
 """
 
@@ -57,15 +57,13 @@ def page() -> str:
     for row in rows():
         cells = [f"`{part}`" if (part := row["slots"].get(slot)) else "" for slot in SLOTS]
         needs, mixed = "needs ends" if row["needs_boundaries"] else "", "yes" if row["composes"] else "no"
-        file = f"../src/evenhand/methods/{FILES.get(row['name'], row['name'])}.py"
+        file = f"../src/{registry.recipes()[row['name']].build.__module__.replace('.', '/')}.py"
         lines.append(f"| [`{row['name']}`]({file}) | {' | '.join(cells)} | {row['cost']:.2f} | {needs} | {mixed} |")
     reasons = [f"- `{row['name']}+uer`: {row['why_not']}" for row in rows() if not row["composes"]]
     notes = [f"- `{row['call']}`: {row['title']}" for row in rows()]
     parts = ["\n".join(lines), "## What they are\n\n" + "\n".join(notes)]
     return HEADER + "\n\n".join([*parts, "## What does not compose\n\n" + "\n".join(reasons)]) + "\n"
 
-
-FILES = {"uer_a": "uer"}  # methods that share a file
 
 if __name__ == "__main__":
     print(page(), end="")

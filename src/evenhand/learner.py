@@ -238,6 +238,7 @@ class Learner:
         for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
+        self._answers.clear()
 
     @property
     def before(self) -> int:
@@ -365,6 +366,7 @@ class Learner:
                 self._rows[admission.key(label)] = len(self.labels)
                 self.labels.append(label)
         if len(self.labels) > self.network.classes:
+            self._answers.clear()
             self.network.grow(len(self.labels) - self.network.classes, self.generators["head"])
             self.optimizer.param_groups[0]["params"] = list(self.network.parameters())
 

@@ -151,6 +151,21 @@ def predict_changes_nothing(subject: Subject) -> None:
         demand(torch.equal(first, learner.scores(x)), "the same question got two answers")
 
 
+@check
+def asking_leaves_no_trace(subject: Subject) -> None:
+    """A learner that is asked after every step ends with the same bits as one that never was."""
+    silent, asked = feed(learner_of(subject), *two_stages()), learner_of(subject)
+    x = batches(1, start=40)[0][0]
+    for stage in two_stages():
+        for samples, labels in stage:
+            asked.observe(samples, labels)
+            asked.predict(x)
+        if asked.method.parts("boundary"):
+            asked.boundary()
+    demand(not (names := changed(everything(silent), everything(asked))), f"asking changed {', '.join(names)}")
+    demand(torch.equal(silent.scores(x), asked.scores(x)), "the answers differ, though the learners do not")
+
+
 # Learning ------------------------------------------------------------------------------------------------------------
 
 
