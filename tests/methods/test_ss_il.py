@@ -65,9 +65,7 @@ def unmasked(layers, current, replayed, teacher):
 def old_among_all(layers, current, replayed, teacher):
     learning = er_ace.expectation_among(layers, current, "dot", "current", {5, 6})
     replaying = er_ace.expectation_among(layers, replayed, "dot", "replayed", set(range(CLASSES)))
-    return losses.weighted(
-        (1, learning), (1, replaying), (1, ss_il.distillation(layers, teacher, replayed, STAGES))
-    )
+    return losses.weighted((1, learning), (1, replaying), (1, ss_il.distillation(layers, teacher, replayed, STAGES)))
 
 
 @pytest.mark.parametrize("views", [1, 2])

@@ -1,0 +1,105 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from evenhand import Learner
+from evenhand.backbones import MLP
+from reference import losses, obc
+
+LABELS = [0, 1, 2, 0, 1]
+
+
+def layers_of(network):
+    return {"head": (network.head.weight.tolist(), network.head.bias.tolist())}
+
+
+def steps(method, reference):
+    """Whether a step ends at the W and b of a reference; the memory is the first batch, so both draws are all of it."""
+    drawn = torch.Generator().manual_seed(0)
+    first, second = torch.rand(2, 5, 6, generator=drawn)
+    learner = Learner(MLP((6,), hidden=0), method, memory=5, replay=5, lr=0.3, device="cpu")
+    learner.observe(first, LABELS)
+    before = layers_of(learner.network)
+    learner.observe(second, LABELS[::-1])
+    current = list(zip(second.tolist(), LABELS[::-1], strict=True))
+    replayed = list(zip(first.tolist(), LABELS, strict=True))
+    expected = reference(before, current, replayed)["head"]
+    return all(
+        np.allclose(a, b, rtol=0, atol=1e-5) for a, b in zip(layers_of(learner.network)["head"], expected, strict=True)
+    )
+
+
+def test_both_steps():
+    assert steps("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3))
+    assert steps("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3))
+
+
+@pytest.mark.parametrize(
+    ("method", "mutant"),
+    [
+        ("obc", lambda layers, b, r: obc.moved(layers, losses.er(layers, b, r), 0.3)),  # no second step
+        ("obc", lambda layers, b, r: obc.obc(layers, b, r, [*b, *r], 0.3)),  # the stream in the second step
+        ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3)),
+        ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.7)),
+        ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
+    ],
+)
+def test_a_wrong_equation_is_noticed(method, mutant):
+    assert not steps(method, mutant)
+
+
+def pair(learner, images, other="er", **options):
+    """OBC and ER after the same two batches, the second of which replays the whole first; and that first one."""
+    made = [learner(method, memory=10, replay=10, lr=0.2, **options) for method in ("obc", other)]
+    batches = images(2)
+    for each in made:
+        for x, y in batches:
+            each.observe(x, y)
+    return *made, batches[0]
+
+
+def test_the_second_step_moves_the_head_alone(learner, images):
+    corrected, plain, _ = pair(learner, images)
+    ours, theirs = corrected.network.state_dict(), plain.network.state_dict()
+    differing = {name for name in ours if not torch.equal(ours[name], theirs[name])}
+    assert differing == {"head.weight", "head.bias"}
+    assert any("running" in name for name in ours)
+    assert any("num_batches" in name for name in ours)
+
+
+def test_the_second_step_on_features_of_a_trunk(learner, images):
+    """Features by batch statistics and by the weights after the first step."""
+    corrected, plain, _ = pair(learner, images)
+    draws = learner("obc", memory=10, replay=10)  # the memory after step 1, before the second batch changed it
+    (x, y), _ = images(2)
+    draws.observe(x, y)
+    stored = draws.memory.read(torch.arange(10))
+    trunk = copy.deepcopy(plain.network.trunk).train()
+    h = trunk(stored.x / 255).detach()
+    layers = layers_of(plain.network)
+    batch = list(zip(h.tolist(), stored.y.tolist(), strict=True))
+    expected = obc.moved(layers, obc.correction(layers, batch), 0.2)["head"]
+    for found, value in zip(layers_of(corrected.network)["head"], expected, strict=True):
+        assert np.allclose(found, value, rtol=0, atol=1e-5)
+
+
+def test_it_is_er_while_the_memory_is_empty(learner, images, same):
+    one, other = learner("obc"), learner("er")
+    for each in (one, other):
+        each.observe(*images(1)[0])
+    assert same(one, other)
+
+
+def test_the_second_batch_is_another_draw():
+    """Memory i is the i-th unit vector: more columns move than one draw of two could move."""
+    learner = Learner(MLP((8,), hidden=0), "obc", memory=8, replay=2, device="cpu")
+    learner.observe(torch.eye(8), [0, 1] * 4)
+    counts = []
+    for _ in range(20):
+        before = learner.network.head.weight.detach().clone()
+        still = learner.method.but(storage=lambda *_: None)
+        still.step(learner, learner.memory.read(torch.tensor([0])))
+        counts.append(int((learner.network.head.weight.detach() != before)[:, 1:].any(0).sum()))
+    assert max(counts) == 4
