@@ -33,7 +33,7 @@ def two_steps(method, labels, seed):
 CONFLICT, AGREEMENT = [1, 2, 0, 1, 2], [0, 1, 2, 0, 1]  # the samples are nearly those of the memory
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize("labels", [CONFLICT, AGREEMENT])
 @pytest.mark.parametrize("method", ["agem", "agem+uer(alpha=0.3)"])
 def test_the_update_is_the_projected_gradient(method, labels, seed):
