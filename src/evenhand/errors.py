@@ -59,6 +59,13 @@ def whole(what: str, value: object, low: float = -math.inf, high: float = math.i
     return value
 
 
+def truth(what: str, value: object) -> bool:
+    """Return the value if it is True or False, else raise."""
+    if not isinstance(value, bool):
+        raise wrong(what, "be True or False", value)
+    return value
+
+
 def choice(what: str, value: object, options: Iterable[str]) -> str:
     """Return the value if it is one of the options, else raise."""
     names = list(options)

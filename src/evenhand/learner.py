@@ -222,10 +222,11 @@ class Learner:
         """Read samples from the memory and draw their views; None if there are none."""
         return self._viewed(self.memory.read(slots), "augment/replay") if len(slots) else None
 
-    def descend(self, loss: Tensor) -> None:
-        """Take one step of the optimizer down the loss."""
-        parameters = list(self.network.parameters())
-        self.follow(loss, torch.autograd.grad(loss, parameters, allow_unused=True))
+    def descend(self, loss: Tensor, module: nn.Module | None = None) -> None:
+        """Take one step of the optimizer down the loss, with all parameters or those of one module alone."""
+        moving = list((module or self.network).parameters())
+        gradients = dict(zip(moving, torch.autograd.grad(loss, moving, allow_unused=True), strict=True))
+        self.follow(loss, [gradients.get(parameter) for parameter in self.network.parameters()])
 
     def follow(self, loss: Tensor, gradients: Sequence[Tensor | None]) -> None:
         """Take one step of the optimizer along gradients of all parameters, if they and the loss are finite."""
@@ -327,7 +328,7 @@ class Learner:
         for name, state in below("generator/").items():
             self.generators[name].set_state(state)
         if facts["teacher"] is not None:
-            self.teacher = copy.deepcopy(self.network).shrink(facts["teacher"]).eval()
+            self.teacher = copy.deepcopy(self.network).shrink(facts["teacher"]).eval().requires_grad_(False)
             self.teacher.load_state_dict(below("teacher/"))
         self._answers.clear()
 

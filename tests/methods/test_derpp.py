@@ -186,3 +186,10 @@ def test_without_extra_terms_it_is_the_stream_alone():
 def test_weights_are_validated(field, value):
     with pytest.raises(errors.InputError, match=f"'{field}' parameter of derpp must be a number of at least 0"):
         resolve(f"derpp({field}={value})")
+
+
+def test_a_batch_beside_is_replayed_without_logits():
+    learner = Learner(MLP((4,)), "derpp", memory=10, device="cpu")
+    x = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    learner.observe(x[0], [0, 1, 2], beside=(x[1], [2, 1, 0]))
+    assert learner.steps == 1

@@ -102,3 +102,12 @@ def test_the_second_batch_is_another_draw():
         still.step(learner, learner.memory.read(torch.tensor([0])))
         counts.append(int((learner.network.head.weight.detach() != before)[:, 1:].any(0).sum()))
     assert max(counts) == 4
+
+
+def test_the_second_step_leaves_the_neck(learner, images):
+    made = [learner(m, "mlp", neck=True, memory=10, replay=10) for m in ("obc", "er")]
+    for each in made:
+        for x, y in images(2):
+            each.observe(x, y)
+    assert torch.equal(made[0].network.neck.weight, made[1].network.neck.weight)
+    assert not torch.equal(made[0].network.head.weight, made[1].network.head.weight)

@@ -188,3 +188,10 @@ def test_with_uer_the_linear_head_is_tested(learner, images):
 def test_temperature_is_validated(value):
     with pytest.raises(errors.InputError, match="'temperature' parameter of scr must be a number of at least 1e-06"):
         resolve(f"scr(temperature={value})")
+
+
+def test_a_class_of_black_images_has_memories_too():
+    learner = Learner(MLP((1, 8, 8), hidden=0), "scr", memory=10, device="cpu")
+    x = torch.cat([torch.zeros(2, 1, 8, 8), torch.full((2, 1, 8, 8), 0.5)])
+    learner.observe(x, ["black", "black", "grey", "grey"])
+    assert learner.scores(x).isfinite().all()

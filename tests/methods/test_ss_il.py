@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from evenhand import Batch, Learner, Network
+from evenhand import Batch, Learner, Network, errors, resolve
 from evenhand.backbones import MLP
 from reference import er_ace, losses, ss_il
 
@@ -184,3 +184,10 @@ def test_the_teacher_survives_a_save_to_the_bit(learner, images, same, tmp_path)
     made.observe(*more[1])
     loaded.observe(*more[1])
     assert not torch.equal(made.network.head.weight, loaded.network.head.weight)
+
+
+@pytest.mark.parametrize("name", ["ss_il(distil={})", "er_wa(persist={})"])
+@pytest.mark.parametrize("value", ["3", "'no'", "None"])
+def test_switches_are_validated(name, value):
+    with pytest.raises(errors.InputError, match=r"parameter of (ss_il|er_wa) must be True or False"):
+        resolve(name.format(value))

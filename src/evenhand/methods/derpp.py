@@ -8,13 +8,15 @@ Deviations
 ----------
 1. The squared distance is the mean over the entries that can be compared: the classes seen when the sample was stored.
 2. R1 and R2 are the halves of one draw of 2R, so they have no sample in common.
-3. What is stored are the dot logits of the raw view in the forward pass of the stream; under `+uer` too.
+3. What is stored are the dot logits of the raw view in the forward pass of the stream; under `+uer` too. With
+   `views="replace"` the network never sees the raw view, and those of the augmented one are stored.
 
 Cost: 10 samples more than ER, C_D = 1.5.
 
 Buzzega et al., Dark Experience for General Continual Learning: a Strong, Simple Baseline, NeurIPS 2020.
 """
 
+import torch
 from torch import Tensor
 
 from evenhand import errors
@@ -46,16 +48,18 @@ class Dark:
         errors.number("The 'b' parameter of derpp", self.b, 0)
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
-        first, second = replay.split((len(replay) + 1) // 2) if replay else (None, None)
+        first, second = None, replay
+        if replay and "logits" in replay.extra:  # a batch beside the stream's has none
+            first, second = replay.split((len(replay) + 1) // 2)
         h, h_first, h_second = learner.features(batch, first, second)
-        replaying = None
+        terms = []
         if first:
-            replaying = self.a * distance(learner.network.logits(h_first), first.extra["logits"])
-        if second and replaying is not None:
-            replaying = replaying + self.b * learner.expect("replay", h_second, second.cross_entropy)
+            terms.append(self.a * distance(learner.network.logits(h_first), first.extra["logits"]))
+        if second:
+            terms.append(self.b * learner.expect("replay", h_second, second.cross_entropy))
         return Losses(
             learning=learner.expect("learn", h, batch.cross_entropy),
-            replaying=replaying,
+            replaying=torch.stack(terms).sum() if terms else None,
             keep={"logits": learner.network.logits(h[: len(batch)]).detach()},
         )
 

@@ -108,6 +108,9 @@ def negative_entropy(p: Tensor) -> Tensor:
 class GradientInterfered(Interfered):
     """Of some random candidates, take those whose gradient at the logits grows most by a virtual step."""
 
+    def __post_init__(self) -> None:
+        errors.whole("The 'candidates' parameter of er_dvc", self.candidates, 1)
+
     @torch.no_grad()
     def score(self, learner: Learner, candidates: Batch) -> Tensor:
         """|p - onehot(y)|_1 |h|_1 of each candidate, by the logits that replaying uses."""

@@ -17,6 +17,7 @@ Zhao et al., Maintaining Discrimination and Fairness in Class Incremental Learni
 import torch
 from torch import Tensor
 
+from evenhand import errors
 from evenhand.learner import Learner
 from evenhand.method import Method
 from evenhand.methods.er import er
@@ -30,6 +31,9 @@ class Aligned:
     """Score as ER does, by weights that are aligned when a stage ends."""
 
     persist: bool = True
+
+    def __post_init__(self) -> None:
+        errors.truth("The 'persist' parameter of er_wa", self.persist)
 
     def boundary(self, learner: Learner) -> None:
         if self.persist:

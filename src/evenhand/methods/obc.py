@@ -35,7 +35,7 @@ class Corrected(Descend):
         if second:
             with learner.trial(), torch.no_grad():
                 [h] = learner.features(second)
-            learner.descend(learner.expect("replay", h, second.cross_entropy))
+            learner.descend(learner.expect("replay", h, second.cross_entropy), learner.network.head)
 
 
 @register(cost=70 / 60)

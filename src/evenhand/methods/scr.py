@@ -90,10 +90,12 @@ def class_means(learner: Learner) -> tuple[Tensor, Tensor]:
     """The renormalised mean feature of each class, (classes, dim), and whether it has memories."""
     network, memory = learner.frozen(), learner.memory
     means = torch.zeros(network.classes, network.head.dim, device=learner.device)
+    there = torch.zeros(network.classes, dtype=torch.bool, device=learner.device)
     for slots in torch.arange(len(memory)).split(EVALUATION_BATCH) if len(memory) else ():
         stored = memory.read(slots)
         means.index_add_(0, stored.y, F.normalize(network.features(unit(stored.x)), dim=1))
-    return F.normalize(means, dim=1), means.abs().sum(1) > 0
+        there[stored.y] = True
+    return F.normalize(means, dim=1), there
 
 
 @register(cost=2)

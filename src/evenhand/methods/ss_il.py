@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenhand import errors
 from evenhand.batch import Batch, Losses
 from evenhand.learner import Learner
 from evenhand.method import Method
@@ -51,6 +52,9 @@ class Separated:
     """Cross-entropy of new classes among new, of old among old, and distillation stage by stage."""
 
     distil: bool = True
+
+    def __post_init__(self) -> None:
+        errors.truth("The 'distil' parameter of ss_il", self.distil)
 
     def boundary(self, learner: Learner) -> None:
         if self.distil:
