@@ -423,3 +423,20 @@ def test_the_reduction_is_checked():
 def test_options_reach_both_parts():
     method = resolve("aser(k=5, n=9)")
     assert (method.retrieval, method.storage) == (Adversarial(5, 9), Valuable(5, 9))
+
+
+@pytest.mark.parametrize("count", [20, 40])
+def test_near_neighbours_are_told_apart(count):
+    drawn = torch.Generator().manual_seed(0)
+    h, y = 5 + torch.rand(count, 160, generator=drawn) * 0.02, torch.randint(3, (count,), generator=drawn)
+    points, truths = 5 + torch.rand(4, 160, generator=drawn) * 0.02, torch.randint(3, (4,), generator=drawn)
+    expected = by(aser.shapley, h.double(), y, points.double(), truths, 3)
+    assert np.allclose(ours.shapley(h, y, points, truths, 3), expected, atol=1e-5)
+
+
+def test_a_sample_is_its_own_nearest_neighbour():
+    drawn = torch.Generator().manual_seed(0)
+    h = torch.rand(20, 160, generator=drawn)
+    h = torch.cat([h, h + 1e-4 * torch.randn(20, 160, generator=drawn)])
+    y = torch.cat([torch.arange(20), torch.full((20,), 20)])  # each near twin is of another class
+    assert torch.allclose(ours.shapley(h, y, h[:10], y[:10], 1).sum(1), torch.ones(10))

@@ -117,7 +117,8 @@ class OneMean(CrossEntropy):
 def shapley(candidates: Tensor, labels: Tensor, points: Tensor, truths: Tensor, k: int) -> Tensor:
     """The KNN-Shapley value of every candidate for every evaluation point, (points, candidates)."""
     count = len(candidates)
-    order = torch.cdist(points, candidates).argsort(dim=1, stable=True)
+    # One product of matrices, in float64: in float32 it would lose the distances of near neighbours.
+    order = torch.cdist(points.double(), candidates.double()).argsort(dim=1, stable=True)
     match = (labels[order] == truths.unsqueeze(1)).to(candidates.dtype)
     rank = torch.arange(1, count + 1, device=candidates.device, dtype=candidates.dtype)
     steps = match / count
@@ -153,7 +154,7 @@ def features(learner: Learner, *batches: Batch) -> list[Tensor]:
     return list(h.split([len(batch) for batch in batches]))
 
 
-@register(cost=160 / 60, tolerance=0.3)
+@register(cost=160 / 60, tolerance=0.3, revision=2)
 def aser(k: int = 3, n: int = 2, reduction: str = "sum") -> Method:
     """Adversarial Shapley value: replay and keep what helps a nearest-neighbour classifier."""
     errors.choice("The 'reduction' parameter of aser", reduction, ("sum", "joint"))
