@@ -173,9 +173,13 @@ def _learner(name: str, memory: int = MEMORY, classes: int = CLASSES) -> Learner
     """A learner that knows all classes and whose memory is full."""
     with draws.seeded(0, "init"):
         learner = Learner(ReducedResNet18(SHAPE), name, memory=memory, replay=BATCH, device="cpu")
-    x, _ = _samples(classes, classes)
-    learner.observe(x, torch.arange(classes))
-    learner.memory.write(torch.arange(memory), Batch(*_samples(memory, classes)))
+    x, y = _samples(max(MEMORY, classes), classes)
+    y[:classes] = torch.arange(classes)
+    learner.observe(x, y)  # at once, so that every method stores what it needs of each sample
+    learner.boundary()
+    if len(learner.memory) < memory and name == "er":
+        rest = torch.arange(len(learner.memory), memory)
+        learner.memory.write(rest, Batch(*_samples(len(rest), classes)))
     learner.memory.offered = 10 * memory
     return learner
 

@@ -70,8 +70,9 @@ class Diverse:
         slots = memory.sample(count * size, learner.generators["storage"]).split(size)
         theirs = torch.stack([batch_gradient(learner, memory.read(part), scoring.replay) for part in slots])
         ours = sample_gradients(learner, batch, scoring.learn)
-        cosines = F.cosine_similarity(ours.unsqueeze(1), theirs.unsqueeze(0), dim=2)
-        together = F.cosine_similarity(ours.mean(0, keepdim=True), theirs)
+        directions = F.normalize(theirs, dim=1).T
+        cosines = F.normalize(ours, dim=1) @ directions
+        together = F.normalize(ours.mean(0, keepdim=True), dim=1) @ directions
         return cosines.amax(1).cpu(), together.max().item()
 
 
@@ -91,7 +92,7 @@ def replaces(stored: Tensor, new: Tensor, generator: Generator) -> Tensor:
     return draws * (old + fresh) < old
 
 
-@register(cost=390 / 60, tolerance=0.3)
+@register(cost=390 / 60, tolerance=0.3, revision=2)
 def gss(batches: int = 10, size: int = 10) -> Method:
     """Gradient-based sample selection: keep samples whose gradients differ."""
     return er().but(storage=Diverse(batches, size))
