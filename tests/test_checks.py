@@ -22,8 +22,8 @@ def composed():
         yield f"{name}+uer"
 
 
-@pytest.mark.parametrize("check", checks.CHECKS)
-@pytest.mark.parametrize("name", registry.recipes())
+@pytest.mark.parametrize("check", list(checks.CHECKS))
+@pytest.mark.parametrize("name", list(registry.recipes()))
 def test_conformance(name, check):
     outcome = checks.examine(checks.find(name), check)
     assert outcome.state != "failed", outcome.detail
@@ -32,7 +32,7 @@ def test_conformance(name, check):
 @pytest.mark.parametrize(
     "check", [pytest.param(check, marks=[pytest.mark.slow] if check == "learns" else []) for check in checks.CHECKS]
 )
-@pytest.mark.parametrize("name", composed())
+@pytest.mark.parametrize("name", list(composed()))
 def test_conformance_with_uer(name, check):
     outcome = checks.examine(checks.find(name), check)
     assert outcome.state != "failed", outcome.detail

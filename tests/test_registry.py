@@ -16,7 +16,7 @@ NAMES = sorted(recipes())
         ("UER", "There is no method called 'UER'. Did you mean uer"),
         ("lucri", "Did you mean lucir"),
         ("fine_tune", "Did you mean finetune?"),
-        ("qqqqqqqq", "Known are: er, "),
+        ("qqqqqqqq", "Known are: agem, "),
         ("uer(alfa=0.3)", "There is no parameter of uer called 'alfa'. Did you mean alpha?"),
         ("er(alpha=0.3)", "er takes no parameters. Got 'alpha'."),
     ],
