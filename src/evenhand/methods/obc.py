@@ -40,5 +40,5 @@ class Corrected(Descend):
 
 @register(cost=70 / 60)
 def obc() -> Method:
-    """Online bias correction: after each step, one more memory batch moves the head alone (1.5 in the paper's count)."""
+    """Online bias correction: after each step, one more memory batch moves the head alone (1.5 as papers count)."""
     return er().but(update=Corrected())
