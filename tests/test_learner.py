@@ -196,4 +196,5 @@ def test_boundaries_reach_the_parts_that_listen(learner):
     silent = learner("er")
     silent.boundary()
     assert silent.method.parts("boundary") == []
-    assert silent.stages == [0]
+    assert silent.stages == []
+    assert made.stages == [0]

@@ -169,3 +169,12 @@ def test_the_facts_are_json_and_the_rest_is_tensors(train):
     assert json.loads(json.dumps(made.facts())) == made.facts()
     assert all(isinstance(tensor, torch.Tensor) for tensor in made.state_dict().values())
     assert isinstance(made.network, Network)
+
+
+def test_facts_are_a_copy(train):
+    learner = train("ss_il")
+    before = learner.facts()
+    learner.boundary()
+    learner.observe(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), ["new", "newer"])
+    assert "new" not in before["labels"]
+    assert len(before["stages"]) < len(learner.facts()["stages"])

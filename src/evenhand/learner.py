@@ -107,7 +107,7 @@ class Learner:
                 self.network.extra.update(part.modules(self.network))
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
         self.labels: list[Label] = []
-        self.stages: list[int] = []  # how many classes there were at each boundary
+        self.stages: list[int] = []  # how many classes there were at each boundary, for methods that listen
         self.teacher: Network | None = None  # the network at the last boundary, for methods that keep it
         self.steps = 0
         self._rows: dict[str, int] = {}
@@ -166,10 +166,11 @@ class Learner:
 
     def boundary(self) -> None:
         """Say that a stage has ended; only methods with a part that needs it listen."""
-        self.stages.append(len(self.labels))
-        for part in self.method.parts("boundary"):
-            part.boundary(self)
-        self._answers.clear()
+        if listening := self.method.parts("boundary"):
+            self.stages.append(len(self.labels))
+            for part in listening:
+                part.boundary(self)
+            self._answers.clear()
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, whole or not at all."""
@@ -295,8 +296,8 @@ class Learner:
                 "neck": self.network.neck is not None,
                 "gamma": self.network.head.gamma,
             },
-            "labels": self.labels,
-            "stages": self.stages,
+            "labels": list(self.labels),
+            "stages": list(self.stages),
             "steps": self.steps,
             "teacher": self.teacher and self.teacher.classes,
             "kind": self._kind and list(self._kind),
