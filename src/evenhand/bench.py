@@ -173,13 +173,13 @@ def _learner(name: str, memory: int = MEMORY, classes: int = CLASSES) -> Learner
     """A learner that knows all classes and whose memory is full."""
     with draws.seeded(0, "init"):
         learner = Learner(ReducedResNet18(SHAPE), name, memory=memory, replay=BATCH, device="cpu")
-    x, y = _samples(max(MEMORY, classes), classes)
+    plain = set(learner.method.changes(registry.resolve("er"))) <= {"scoring"}
+    x, y = _samples(classes if plain else max(memory, classes), classes)
     y[:classes] = torch.arange(classes)
-    learner.observe(x, y)  # at once, so that every method stores what it needs of each sample
+    learner.observe(x, y)
     learner.boundary()
-    if len(learner.memory) < memory and name == "er":
-        rest = torch.arange(len(learner.memory), memory)
-        learner.memory.write(rest, Batch(*_samples(len(rest), classes)))
+    if plain:  # the others store more than samples, so they have observed a whole memory at once
+        learner.memory.write(torch.arange(memory), Batch(*_samples(memory, classes)))
     learner.memory.offered = 10 * memory
     return learner
 
