@@ -16,7 +16,7 @@ from evenhand.streams import LOADERS
 
 PRESETS: dict[str, dict[str, Any]] = {
     "plain": {},
-    # The protocol of the paper; what it leaves open is settled by trials (docs/protocol).
+    # The protocol of the paper; what it leaves open is settled in docs/protocol.md.
     "paper": {"memory": 1000, "stages": 10, "augment": "scr", "views": "concat", "passes": "joint"},
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
