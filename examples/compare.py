@@ -8,7 +8,7 @@ import torch
 
 from evenhand import Learner, Stream
 from evenhand.backbones import SmallCNN
-from evenhand.streams import load
+from evenhand.datasets import load
 
 stream = Stream.split(load("fashion-cut"), stages=5, seed=0)
 

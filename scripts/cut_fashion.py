@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-OUT = Path(__file__).parents[1] / "src/evenhand/streams/fashion_cut"
+OUT = Path(__file__).parents[1] / "src/evenhand/datasets/embedded"
 CLASSES, COLUMNS, SIDE = 10, 50, 28
 
 

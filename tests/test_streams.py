@@ -3,9 +3,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand import Dataset, Stream, streams
+from evenhand import Dataset, Stream, datasets
 from evenhand.errors import InputError
-from evenhand.streams.dataset import by_class
+from evenhand.datasets import by_class
 
 
 def numbered(per_class=7, classes=6, test=2):
@@ -122,7 +122,7 @@ def test_a_stream_that_cannot_be(options, sentence):
 
 
 def test_the_embedded_images():
-    data = streams.load("fashion-cut")
+    data = datasets.load("fashion-cut")
     assert data.shape == (1, 28, 28)
     assert data.train_x.dtype == data.test_x.dtype == torch.uint8
     assert torch.bincount(data.train_y).tolist() == [500] * 10
@@ -134,7 +134,7 @@ def test_the_embedded_images():
 
 def test_the_embedded_classes_look_unlike_each_other():
     """The nearest class mean of the training images names most test images."""
-    data = streams.load("fashion-cut")
+    data = datasets.load("fashion-cut")
     means = torch.stack([data.train_x[data.train_y == c].float().mean(0).flatten() for c in range(10)])
     nearest = torch.cdist(data.test_x.flatten(1).float(), means).argmin(1)
     assert (nearest == data.test_y).float().mean() > 0.6
@@ -142,7 +142,7 @@ def test_the_embedded_classes_look_unlike_each_other():
 
 def test_an_unknown_dataset():
     with pytest.raises(InputError, match=r"There is no dataset called 'fashion'\. Did you mean fashion-cut\?"):
-        streams.load("fashion")
+        datasets.load("fashion")
 
 
 def test_positions_by_class():

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from evenhand.batch import Batch, Losses
+    from evenhand.datasets import Dataset
     from evenhand.errors import EvenhandError
     from evenhand.learner import Learner
     from evenhand.memory import Memory
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from evenhand.parts import part
     from evenhand.registry import register, resolve
     from evenhand.scoring import Mix, Scoring
-    from evenhand.streams import Dataset, Stream
+    from evenhand.streams import Stream
 
 # Names are imported when first used, so that `evenhand --help` need not wait for torch.
 _HOMES = {
     "Batch": "batch",
-    "Dataset": "streams",
+    "Dataset": "datasets",
     "EvenhandError": "errors",
     "Learner": "learner",
     "Losses": "batch",

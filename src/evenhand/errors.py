@@ -13,6 +13,10 @@ class InputError(EvenhandError, ValueError):
     """A value, name, sample or label that cannot be used."""
 
 
+class FetchError(InputError):
+    """Data that could not be fetched; its text is the reason alone."""
+
+
 class DivergedError(EvenhandError, ArithmeticError):
     """A loss that is no longer finite; the weights are those before it."""
 

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from evenhand import backbones, draws, metrics
+from evenhand.datasets import load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.runs import build
 from evenhand.experiment.spec import Spec
 from evenhand.learner import Learner
 from evenhand.method import Method
-from evenhand.streams import Stream, load
+from evenhand.streams import Stream
 
 Samples = list[tuple[Tensor, Any]]
 

@@ -47,10 +47,10 @@ class Folder:
 
     def _claim(self) -> None:
         """Write the spec, or compare it with the one that is there."""
-        path, mine = self.path / "spec.json", self.spec.model_dump()
+        path = self.path / "spec.json"
         if not path.exists():
-            files.write_json(path, mine)
-        elif files.read_json(path) != mine:
+            files.write_json(path, self.spec.model_dump())
+        elif Spec.read(files.read_json(path)) != self.spec:
             raise errors.RunError(f"{path} belongs to another run. Move that folder away, or use another root.")
 
     def status(self) -> dict[str, Any]:

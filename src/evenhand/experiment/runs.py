@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from evenhand import backbones, draws, errors, files, registry
+from evenhand.datasets import load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.process import environment, hardware, stop_requests
@@ -17,7 +18,7 @@ from evenhand.experiment.spec import Spec
 from evenhand.learner import Learner
 from evenhand.method import Method
 from evenhand.network import Network
-from evenhand.streams import Stream, load
+from evenhand.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class _Run:
         self.folder = folder
         self.report = report
         self.stream, self.learner = build(folder.spec)
+        self.environment = environment() | {"data": self.stream.dataset.digest[:12]}
         if self.learner.method.parts("boundary") and folder.spec.order != "classes":
             raise errors.InputError(
                 f"{folder.spec.method} needs to know where stages end, and the order {folder.spec.order} has no stages."
@@ -118,7 +120,7 @@ class _Run:
         self.trained = 0.0  # seconds in the current stage
         if folder.state.exists():
             self._resume(anyway)
-        folder.mark("running", environment=environment(), hardware=hardware())
+        folder.mark("running", environment=self.environment, hardware=hardware())
 
     def finish(self, stop: Callable[[], bool], checkpoint_seconds: float) -> None:
         """Go through the rest of the stream."""
@@ -144,7 +146,7 @@ class _Run:
                     rate = (self.position - started) * self.stream.batch / (now - began)
                     self.report(self._progress(step.stage, rate))
                     reported = now
-        self.folder.mark("done", environment=environment(), hardware=hardware(), classes=self._class_names())
+        self.folder.mark("done", environment=self.environment, hardware=hardware(), classes=self._class_names())
 
     def _end_stage(self, stage: int) -> None:
         tick = time.monotonic()
@@ -176,7 +178,7 @@ class _Run:
                 "metrics": self.metrics,
                 "timing": self.timing,
                 "trained": self.trained,
-                "environment": environment(),
+                "environment": self.environment,
             },
         )
 
@@ -184,7 +186,7 @@ class _Run:
         tensors, facts = files.read_state(self.folder.state)
         try:
             changed = {
-                k: (v, environment().get(k)) for k, v in facts["environment"].items() if environment().get(k) != v
+                k: (v, self.environment.get(k)) for k, v in facts["environment"].items() if self.environment.get(k) != v
             }
             if changed and not anyway:
                 was = ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())

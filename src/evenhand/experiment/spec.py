@@ -9,10 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from evenhand import backbones, errors, registry
+from evenhand import backbones, datasets, errors, registry
 from evenhand.learner import default_views
 from evenhand.method import Method
-from evenhand.streams import LOADERS
 
 PRESETS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -57,9 +56,7 @@ class Spec(BaseModel):
     @field_validator("data")
     @classmethod
     def _data(cls, name: str) -> str:
-        if name not in LOADERS:
-            raise errors.unknown("dataset", name, LOADERS)
-        return name
+        return datasets.known(name)
 
     @field_validator("backbone")
     @classmethod
@@ -106,7 +103,7 @@ class Spec(BaseModel):
     def key(self) -> str:
         """A readable prefix, and twelve digits of all that decides the numbers, revisions included."""
         content = {
-            **self.model_dump(),
+            **self.model_dump(exclude_defaults=True),  # so that a new field leaves the keys of older runs as they are
             "method": self.resolved.to_json(),
             "revisions": {recipe.name: recipe.revision for recipe, _ in registry.terms(self.method)},
         }

@@ -1,7 +1,5 @@
-"""Streams: datasets, and the orders in which they come."""
+"""Streams: the orders in which a dataset can come."""
 
-from evenhand.streams import fashion
-from evenhand.streams.dataset import LOADERS, Dataset, load
 from evenhand.streams.stream import ORDERS, Stage, Step, Stream
 
-__all__ = ["LOADERS", "ORDERS", "Dataset", "Stage", "Step", "Stream", "fashion", "load"]
+__all__ = ["ORDERS", "Stage", "Step", "Stream"]

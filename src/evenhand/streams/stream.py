@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from evenhand import draws, errors
-from evenhand.streams.dataset import Dataset, by_class
+from evenhand.datasets import Dataset, by_class
 
 ORDERS = ("classes", "iid", "iid++")
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from evenhand.streams.dataset import LOADERS, Dataset
+from evenhand.datasets.dataset import Dataset
 
 CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 SIDE, COLUMNS = 28, 50
@@ -23,11 +23,8 @@ def fashion_cut() -> Dataset:
 
 def _sheet(split: str) -> tuple[Tensor, Tensor]:
     """Take a sheet apart: 50 images a row, class after class."""
-    with (files("evenhand.streams") / "fashion_cut" / f"{split}.png").open("rb") as file:
+    with (files("evenhand.datasets") / "embedded" / f"{split}.png").open("rb") as file:
         pixels = np.asarray(Image.open(file))
     images = pixels.reshape(-1, SIDE, COLUMNS, SIDE).transpose(0, 2, 1, 3).reshape(-1, 1, SIDE, SIDE)
     labels = torch.arange(len(CLASSES)).repeat_interleave(len(images) // len(CLASSES))
     return torch.from_numpy(np.ascontiguousarray(images)), labels
-
-
-LOADERS["fashion-cut"] = fashion_cut

@@ -1,6 +1,5 @@
-"""Datasets: training and test samples in RAM, as uint8 images with whole-number classes."""
+"""A dataset: training and test samples with whole-number classes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +22,10 @@ class Dataset:
         Their classes (n,), numbers from 0.
     classes
         The names of the classes, by number.
+    digest
+        Of all the above, where it was read from files: a run goes on only with the data it began with.
+    notes
+        What its reader found worth telling: counts that are not the usual ones, files that were skipped.
     """
 
     name: str
@@ -31,21 +34,23 @@ class Dataset:
     test_x: Tensor
     test_y: Tensor
     classes: tuple[str, ...]
+    digest: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if len(x) != len(y):
                 raise errors.wrong(f"The {split} labels of {self.name}", f"be as many as its {len(x)} samples", len(y))
-            present = set(y.unique().tolist())
-            if strange := present - set(range(len(self.classes))):
+            counts = torch.bincount(y[(y >= 0) & (y < len(self.classes))], minlength=len(self.classes))
+            if counts.sum() != len(y):
+                strange = y[(y < 0) | (y >= len(self.classes))]
                 raise errors.wrong(
-                    f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", min(strange)
+                    f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", strange[0].item()
                 )
-            missing = set(range(len(self.classes))) - present
-            if missing:
+            if missing := (counts == 0).nonzero().flatten().tolist():
                 raise errors.InputError(
                     f"Every class of {self.name} must have {split} samples. "
-                    f"'{self.classes[min(missing)]}' has none, nor have {len(missing) - 1} others."
+                    f"'{self.classes[missing[0]]}' has none, nor have {len(missing) - 1} others."
                 )
 
     def __repr__(self) -> str:
@@ -55,16 +60,6 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """Of one sample."""
         return tuple(self.train_x.shape[1:])
-
-
-LOADERS: dict[str, Callable[[], Dataset]] = {}
-
-
-def load(name: str) -> Dataset:
-    """Load a dataset by its name."""
-    if name not in LOADERS:
-        raise errors.unknown("dataset", name, LOADERS)
-    return LOADERS[name]()
 
 
 def by_class(y: Tensor, classes: int) -> list[Tensor]:

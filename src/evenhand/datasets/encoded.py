@@ -1,0 +1,134 @@
+"""Encoded images: PNG, JPEG, WebP and others, decoded by several threads straight into a mapped array."""
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from evenhand import errors
+
+Listen = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+LARGEST = 1 << 26  # pixels; a picture that claims more is a mistake or an attack
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Images that are still files.
+
+    Parameters
+    ----------
+    names
+        What the images are called when one of them cannot be read.
+    read
+        Returns the bytes of the image with this number.
+    size
+        The side of the square that all are brought to: the shorter side is scaled, the longer one cut. None keeps
+        their size, which must then be the same for all.
+    skip_bad
+        Leave out what cannot be read, and say so.
+    """
+
+    names: Sequence[str]
+    read: Callable[[int], bytes]
+    size: int | None = None
+    skip_bad: bool = False
+
+    def decode(self, path: Path, listen: Listen) -> tuple["np.ndarray[Any, Any]", list[str]]:
+        """Write all images as one array (n, 3, h, w); return which of them were kept, and a note on the others."""
+        if not self.names:
+            raise errors.InputError("There are no images.")
+        bad: dict[int, str] = {}
+        shape = self._shape(bad)
+        pixels = np.lib.format.open_memmap(path, "w+", np.uint8, (len(self.names), 3, *shape))
+
+        def work(number: int) -> None:
+            try:
+                pixels[number] = decode(self.read(number), self.size, shape).transpose(2, 0, 1)
+            except errors.InputError as error:
+                bad[number] = str(error)
+            except OSError as error:
+                bad[number] = f"{error.strerror}."
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for done, _ in enumerate(pool.map(work, range(len(self.names)))):
+                if done % 100 == 99 or done + 1 == len(self.names):
+                    listen("decoding", done + 1, len(self.names))
+        if not bad:
+            pixels.flush()
+            return np.arange(len(self.names)), []
+        return self._without(bad, pixels, path)
+
+    def _shape(self, bad: dict[int, str]) -> tuple[int, int]:
+        """The size of all images: the one that is asked for, or that of the first one that can be read."""
+        if self.size is not None:
+            return self.size, self.size
+        for number in range(len(self.names)):
+            try:
+                height, width = decode(self.read(number)).shape[:2]
+                return height, width
+            except (errors.InputError, OSError) as error:
+                bad[number] = str(error)
+                if not self.skip_bad:
+                    break
+        raise self._complaint(bad)
+
+    def _without(
+        self, bad: dict[int, str], pixels: "np.memmap[Any, Any]", path: Path
+    ) -> tuple["np.ndarray[Any, Any]", list[str]]:
+        if not self.skip_bad or len(bad) == len(self.names):
+            raise self._complaint(bad)
+        kept = np.setdiff1d(np.arange(len(self.names)), sorted(bad))
+        whole = path.with_name(f"whole-{path.name}")
+        path.rename(whole)
+        np.save(path, pixels[kept])
+        whole.unlink()
+        return kept, [f"Skipped {self.names[number]}: {bad[number]}" for number in sorted(bad)]
+
+    def _complaint(self, bad: dict[int, str]) -> errors.InputError:
+        first = min(bad)
+        others = f", nor can {len(bad) - 1} others" if len(bad) > 1 else ""
+        then = "There is none left." if self.skip_bad else "Mend or remove them, or use --skip-bad."
+        return errors.InputError(f"{self.names[first]} cannot be used{others}: {bad[first]} {then}")
+
+
+def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | None = None) -> "np.ndarray[Any, Any]":
+    """Decode one image to (h, w, 3) uint8: upright, sixteen bits scaled to eight, transparency on black."""
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > LARGEST:
+                raise errors.InputError(f"It has {image.width} x {image.height} pixels.")
+            if size is not None:
+                image.draft("RGB", (2 * size, 2 * size))  # lets a large JPEG be decoded at a fraction of its size
+            image.load()
+            plain = _rgb(ImageOps.exif_transpose(image))
+    except errors.InputError:
+        raise
+    except Exception as error:  # Pillow's readers raise nearly anything for a broken file
+        raise errors.InputError(f"It is no whole image ({type(error).__name__}).") from None
+    if size is not None:
+        plain = ImageOps.fit(plain, (size, size), Image.Resampling.BICUBIC)
+    pixels = np.asarray(plain)
+    if shape is not None and pixels.shape[:2] != shape:
+        sizes = f"{pixels.shape[1]} x {pixels.shape[0]} pixels, the first one {shape[1]} x {shape[0]}"
+        raise errors.InputError(f"It has {sizes}. Use --size to bring all to one size.")
+    return pixels
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I") or image.mode == "F":
+        values = np.asarray(image).astype(np.float64)
+        if values.min() < 0 or values.max() > 65535 or not np.isfinite(values).all():
+            raise errors.InputError(f"Its pixels of the kind {image.mode} are not numbers from 0 to 65535.")
+        image = Image.fromarray((values / 257).round().astype(np.uint8))
+    if image.has_transparency_data:
+        black = Image.new("RGBA", image.size, (0, 0, 0, 255))
+        image = Image.alpha_composite(black, image.convert("RGBA"))
+    return image.convert("RGB")
