@@ -2,9 +2,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from evenhand import cli
+from evenhand.datasets import load
 
 QUICK = ["--backbone", "mlp(hidden=16)", "--memory", "40", "--workers", "1", "--threads", "1"]
 
@@ -14,6 +17,13 @@ def call(capsys, *arguments):
         cli.main([str(argument) for argument in arguments])
     out = capsys.readouterr()
     return end.value.code or 0, out.out, out.err
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch, tmp_path):
+    """Let no dataset of this machine be found, and forget --data-dir after each test."""
+    monkeypatch.setenv("EVENHAND_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +92,20 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
         (["run", "uer", "--backbone", "mlp(width=3)"], "There is no parameter of mlp called 'width'"),
         (["run", "uer", "--memory", "-5"], "The 'memory' of a run must be greater than or equal to 0. Got -5 instead."),
         (["run", "uer", "--memory", "x"], "Invalid value for --memory"),
-        (["run", "uer", "--stages", "3"], "The number of 'stages' must divide the 10 classes of fashion-cut"),
+        (["run", "uer", "--stages", "11"], "The number of 'stages' must not exceed the 10 classes of fashion-cut"),
         (["run", "uer", "--seeds", "2", "--seed", "1"], "Use either --seeds K"),
         (["run", "uer", "--seeds", "0"], "The number of --seeds must be at least 1"),
         (["run", "uer", "--threads", "999"], "Workers times threads must not exceed"),
         (["run", "uer", "--colour", "red"], "Unknown option: --colour"),
         (["run", "uer(couple='both')"], "the network has no neck"),
-        (["run", "ss_il", "--order", "iid", "--backbone", "mlp"], "ss_il needs to know where stages end"),
-        (["run", "er_wa+uer", "--order", "iid++", "--backbone", "mlp"], "er_wa+uer needs to know where stages end"),
+        (
+            ["run", "ss_il", "--order", "iid", "--backbone", "mlp"],
+            "ss_il needs to know where the classes of a stage end",
+        ),
+        (
+            ["run", "er_wa+uer", "--order", "iid++", "--backbone", "mlp"],
+            "er_wa+uer needs to know where the classes of a stage end",
+        ),
         (["run", "pcr+uer"], "cannot be composed: pcr replaces the cross-entropy"),
         (["bench", "--methods", "mirr"], "There is no method called 'mirr'. Did you mean mir"),
         (["methods", "zzz*"], "No method matches 'zzz*'"),
@@ -98,6 +114,17 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
         (["check", "nowhere:er"], "'nowhere:er' cannot be checked"),
         (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 3"),
         (["train"], "train"),
+        (["run", "uer", "--order", "blury"], "There is no order called 'blury'. Did you mean blurry"),
+        (["run", "uer", "--order", "iid", "--stages", "2"], "The 'stages' of a run must be 1 in the order iid"),
+        (["run", "uer", "--data", "folder:nowhere"], "There is no folder nowhere"),
+        (["run", "uer", "--data", "npz:nowhere.npz"], "There is no file nowhere.npz"),
+        (["run", "uer", "--size", "20"], "--size and --skip-bad are for images of your own"),
+        (["run", "uer", "--data-dir", "nowhere"], "There is no folder nowhere for --data-dir"),
+        (["data", "fetch", "cifar11"], "There is no dataset to fetch called 'cifar11'. Did you mean cifar10"),
+        (["data", "fetch", "cifar100", "--from", "npm"], "The origin of cifar100 must be one of official"),
+        (["data", "fetch", "miniimagenet", "--data-dir", "."], "Put mini-imagenet or miniimagenet"),
+        (["data", "show", "nothing"], "There is no dataset called 'nothing'"),
+        (["data", "show", "fashion-cut", "--images", "0"], "The number of 'images' of each class must be"),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, arguments, sentence):
@@ -148,3 +175,67 @@ def test_importing_evenhand_pulls_in_no_extras():
     heavy = "matplotlib polars ray optuna jinja2"
     code = f"import sys; from evenhand import Learner; assert not set('{heavy}'.split()) & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_data_lists_what_is_known_and_where_it_was_found(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "data" / "mnist").mkdir(parents=True)
+    code, out, _ = call(capsys, "data", "--data-dir", str(tmp_path / "data"), "--json")
+    listed = {row["name"]: row for row in json.loads(out)["datasets"]}
+    assert code == 0
+    assert listed["fashion-cut"]["found"] == "embedded"
+    assert listed["mnist"]["found"] == str(tmp_path / "data" / "mnist")
+    assert listed["cifar100"]["found"] is None
+    assert (listed["cifar100"]["train"], listed["cifar100"]["test"], listed["cifar100"]["classes"]) == (
+        50000,
+        10000,
+        100,
+    )
+    assert listed["cifar10"]["origins"] == ["official", "npm"]
+    code, out, _ = call(capsys, "data", "--data-dir", str(tmp_path / "data"))
+    assert code == 0
+    assert "tinyimagenet" in out
+    assert "not found; official, npm" in out
+
+
+def test_data_show_writes_a_contact_sheet(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call(capsys, "data", "show", "fashion-cut", "--images", "3")
+    assert code == 0
+    assert "fashion-cut.png" in out
+    sheet = np.asarray(Image.open("fashion-cut.png"))
+    image = load("fashion-cut").train_x[0, 0].repeat_interleave(2, 0).repeat_interleave(2, 1).numpy()
+    places = np.lib.stride_tricks.sliding_window_view(sheet[:, :, 0], image.shape)[40]
+    assert (places == image).all((1, 2)).any()  # the first image of the first class stands in the first row
+
+
+def test_a_run_on_images_of_your_own(capsys, tmp_path):
+    data = load("fashion-cut")
+    for c in (0, 1, 8):
+        (tmp_path / "mine" / data.classes[c]).mkdir(parents=True)
+        for number, row in enumerate((data.train_y == c).nonzero().flatten()[:60].tolist()):
+            path = tmp_path / "mine" / data.classes[c] / f"{number:02}.png"
+            Image.fromarray(data.train_x[row, 0].numpy()).save(path)
+    (tmp_path / "mine" / "Bag" / "99.png").write_bytes(b"no image")
+    options = [
+        "--data",
+        f"folder:{tmp_path / 'mine'}",
+        "--size",
+        "16",
+        "--stages",
+        "3",
+        "--iterations",
+        "10",
+        "--backbone",
+        "mlp",
+        "--root",
+    ]
+    code, _, err = call(capsys, "run", "er", *options, str(tmp_path / "runs"))
+    assert code == 2
+    assert "99.png cannot be used" in err
+    code, out, err = call(capsys, "run", "er", *options, str(tmp_path / "runs"), "--skip-bad", "--json")
+    assert code == 0
+    assert "Skipped" in err
+    assert "99.png" in err
+    [result] = json.loads(out)["results"]
+    assert result["final_accuracy"] > 0.5

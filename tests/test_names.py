@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from evenhand import resolve
 from evenhand.errors import InputError
-from evenhand.registry import canonical, parse, recipes
+from evenhand.names import parse
+from evenhand.registry import canonical, recipes
 
 NAMES = sorted(recipes())
 VALUES = st.one_of(

@@ -108,7 +108,7 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
 
 def luma(x: Tensor) -> Tensor:
     """The grey value of RGB images, (n, 1, h, w)."""
-    return (x * torch.tensor(LUMA, device=x.device).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    return (x * x.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
 
 
 def _stretched(start: Tensor, length: Tensor, side: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The command line: `evenhand run`, `methods`, `report`, `check`, `bench`.
+"""The command line: `evenhand run`, `data`, `methods`, `report`, `check`, `bench`.
 
 Torch is imported inside the commands, so that help is there at once.
 """
@@ -14,6 +14,8 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from evenhand import __version__
+from evenhand.cli_data import data as data_app
+from evenhand.cli_data import prepare, use
 from evenhand.errors import EvenhandError, InputError
 
 app = App(
@@ -22,6 +24,7 @@ app = App(
     version=__version__,
     default_parameter=Parameter(negative=()),
 )
+app.command(data_app)
 Flag = Annotated[bool, Parameter(negative=())]
 
 
@@ -29,7 +32,12 @@ Flag = Annotated[bool, Parameter(negative=())]
 def run(
     *methods: str,
     data: str = "fashion-cut",
-    order: Literal["classes", "iid", "iid++"] | None = None,
+    data_dir: Path | None = None,
+    size: int | None = None,
+    skip_bad: bool | None = None,
+    order: str | None = None,
+    imbalance: float | None = None,
+    tested: Literal["test", "validation"] | None = None,
     memory: int | None = None,
     seeds: int | None = None,
     seed: int | None = None,
@@ -57,9 +65,19 @@ def run(
     methods
         Names with their parameters, e.g. er "uer(alpha=0.3)".
     data
-        The dataset.
+        The dataset: a name that evenhand data lists, or your own as folder:PATH, npz:PATH or hf:PATH.
+    data_dir
+        Where datasets lie; EVENHAND_DATA says the same.
+    size
+        The side to which images of your own are brought.
+    skip_bad
+        Leave out images of your own that cannot be read, and say which.
     order
-        classes: the classes come in stages; iid: all samples shuffled; iid++: with a second batch beside each.
+        classes, iid, iid++, "blurry(disjoint=50, blur=10)", "smooth(width=0.25)", "domains(strength=1)".
+    imbalance
+        Samples of the most frequent class for one of the rarest (1): a long tail.
+    tested
+        With the test samples, or with a tenth of the training samples held out, to choose parameters.
     memory
         Samples that may be kept.
     seeds
@@ -113,7 +131,8 @@ def run(
     fields = {
         name: value
         for name, value in {
-            "data": data, "order": order, "memory": memory, "stages": stages, "batch": batch, "replay": replay,
+            "data": data, "size": size, "skip_bad": skip_bad, "order": order, "imbalance": imbalance,
+            "tested": tested, "memory": memory, "stages": stages, "batch": batch, "replay": replay,
             "iterations": iterations, "lr": lr, "backbone": backbone, "neck": neck, "augment": augment,
             "views": views, "passes": passes,
         }.items()
@@ -122,6 +141,8 @@ def run(
     numbers = [seed] if seed is not None else range(seeds or 1)
     specs = [Spec.make(preset, method=method, seed=number, **fields) for method in methods for number in numbers]
     specs = list(dict.fromkeys(specs))
+    use(data_dir)
+    prepare(data, size, skip_bad or False)
     with show.Watch(specs) as watch:
         outcomes = run_all(specs, root, workers=workers, threads=threads, anyway=anyway, listen=watch)
     done = [outcome for outcome in outcomes if isinstance(outcome, Result)]

@@ -1,8 +1,6 @@
 """Names for methods: `er`, `uer(alpha=0.3)`, `mir+uer`. A name is also documentation, see `evenhand methods`."""
 
-import ast
 import inspect
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,11 +8,10 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ParamSpec
 
-from evenhand import errors
+from evenhand import errors, names
 from evenhand.method import Method
 
 GROUP = "evenhand.methods"
-LONGEST = 500  # characters of a name
 P = ParamSpec("P")
 
 
@@ -146,50 +143,13 @@ def terms(text: str) -> list[tuple[Recipe, dict[str, Any]]]:
     """The recipes that a name is composed of, with their arguments."""
     known = recipes()
     found = []
-    for name, arguments in parse(text):
+    for name, arguments in names.parse(text):
         if name not in known:
             raise errors.unknown("method", name, known)
         found.append((known[name], arguments))
     return found
 
 
-def parse(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals.
-
-    >>> parse("mir(candidates=100)+uer")
-    [('mir', {'candidates': 100}), ('uer', {})]
-    """
-    try:
-        if len(text) > LONGEST:
-            raise ValueError
-        return _terms(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise errors.wrong("A name", "look like er, uer(alpha=0.3) or mir+uer", text) from None
-
-
-def _terms(node: ast.expr) -> list[tuple[str, dict[str, Any]]]:
-    match node:
-        case ast.BinOp(left, ast.Add(), right):
-            return _terms(left) + _terms(right)
-        case ast.Name(name):
-            return [(name, {})]
-        case ast.Call(ast.Name(name), [], keywords):
-            if len({k.arg for k in keywords}) < len(keywords):
-                raise ValueError
-            return [(name, {str(k.arg): _literal(k) for k in keywords})]
-    raise ValueError
-
-
-def _literal(keyword: ast.keyword) -> Any:
-    value = ast.literal_eval(keyword.value)
-    if keyword.arg is None or not isinstance(value, str | int | float | bool | None):
-        raise ValueError
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError
-    return value
-
-
 def _spell(recipe: Recipe, arguments: Mapping[str, Any]) -> str:
     defaults = {name: p.default for name, p in inspect.signature(recipe.build).parameters.items()}
-    given = [f"{name}={value!r}" for name, value in recipe.known(arguments).items() if value != defaults[name]]
-    return f"{recipe.name}({', '.join(given)})" if given else recipe.name
+    return names.spell(recipe.name, recipe.known(arguments), defaults)

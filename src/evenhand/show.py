@@ -80,6 +80,54 @@ class Watch:
         self.console.print(f"{clock} {text}", markup=False, highlight=False, soft_wrap=True)
 
 
+class Work:
+    """A bar for one piece of work on a terminal; elsewhere nothing but what it has to say. On stderr."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.console = Console(stderr=True)
+        self.tasks: dict[str, TaskID] = {}
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            disable=not self.console.is_terminal,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bars.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how much is done."""
+        if what not in self.tasks:
+            self.tasks[what] = self.bars.add_task(f"{self.name}: {what}")
+        self.bars.update(self.tasks[what], completed=done, total=total)
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence above the bar."""
+        self.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def datasets_table(rows: list[dict[str, Any]]) -> Table:
+    """The table of `evenhand data`."""
+    table = Table()
+    for name in ("name", "what it is", "classes", "training", "test", "shape", "found, or fetched from"):
+        table.add_column(name, justify="right" if name in ("classes", "training", "test") else "left")
+    for row in rows:
+        shape = "x".join(map(str, row["shape"]))
+        where = row["found"] or f"not found; {', '.join(row['origins']) or 'cannot be fetched'}"
+        counts = (str(row["classes"]), str(row["train"]), str(row["test"]))
+        table.add_row(row["name"], row["title"], *counts, shape, where)
+    return table
+
+
 def results_table(summaries: list[dict[str, Any]]) -> Table:
     """The table that ends `evenhand run`; one row for each method, memory and dataset."""
     places = sorted({f"{s['data']}, memory {s['memory']}" for s in summaries})

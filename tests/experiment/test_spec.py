@@ -63,7 +63,7 @@ def test_presets_fill_in_and_hands_override(monkeypatch):
         ({"method": "uer", "lr": 0}, "'lr' of a run must be greater than 0"),
         ({"method": "uer", "data": "fashion"}, "no dataset called 'fashion'. Did you mean fashion-cut"),
         ({"method": "uer", "backbone": "resnet18"}, "no backbone called 'resnet18'. Did you mean reduced_resnet18"),
-        ({"method": "uer", "order": "random"}, "'order' of a run must be"),
+        ({"method": "uer", "order": "random"}, "There is no order called"),
         ({"method": "uer", "views": "concat"}, "contradict each other"),
         ({"method": "uer", "order": "iid", "stages": 5}, "'stages' of a run must be 1 in the order iid"),
         ({"method": "uer", "preset": "papers"}, "no preset called 'papers'. Did you mean paper"),

@@ -1,6 +1,8 @@
 """Files in a folder, a tar or a zip, read by name and never unpacked to disk."""
 
+import lzma
 import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -14,7 +16,10 @@ from typing import Any
 from evenhand import errors
 
 LARGEST = 1 << 31  # bytes in an archive's files; what claims more is a mistake or an attack
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError)
+DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, ValueError, LookupError, OverflowError, MemoryError, NotImplementedError, RuntimeError),
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,11 @@ def opened(path: Path) -> Iterator[Tree]:
                 # A compressed tar can be read only from its beginning to its end, so all of it is read at once.
                 whole: dict[str, bytes] = {}
                 for member in bundle:
+                    if member.size < 0:  # the next member would be this one again, for ever
+                        raise EOFError
                     if sum(map(len, whole.values())) + member.size > LARGEST:
-                        raise errors.InputError(f"{path} is not what it should be: it holds more than 2 GB.")
-                    if member.isfile() and (file := bundle.extractfile(member)):
+                        raise _too_large(path)
+                    if member.isfile() and not member.issparse() and (file := bundle.extractfile(member)):
                         whole[member.name] = file.read()
                         if len(whole[member.name]) != member.size:
                             raise EOFError
@@ -83,19 +90,28 @@ def opened(path: Path) -> Iterator[Tree]:
 
 def walk(folder: Path) -> Iterator[Path]:
     """All files below a folder that are not hidden, in order; thousands of them take no time."""
-    for place, folders, names in os.walk(folder):
+    seen = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if name[0] != ".")
+        facts = os.stat(place)  # noqa: PTH116 - as below, where there may be a hundred thousand
+        if (facts.st_dev, facts.st_ino) in seen:  # a link to a folder above it would have no end
+            folders.clear()
+            continue
+        seen.add((facts.st_dev, facts.st_ino))
         inside = Path(place)
         yield from (inside / name for name in sorted(names) if name[0] != ".")
 
 
 def _tree(path: Path, members: dict[str, Any], content: Callable[[Any], bytes], size: Callable[[Any], int]) -> Tree:
-    for name, member in members.items():
-        if name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise errors.InputError(f"{path} holds a file that would leave its folder, '{name}'. Do not trust it.")
-        if size(member) > LARGEST:
-            raise errors.InputError(f"{path} is not what it should be: '{name}' has more than 2 GB.")
-    tops = {PurePosixPath(name).parts[0] for name in members}
-    nested = len(tops) == 1 and all(len(PurePosixPath(name).parts) > 1 for name in members)
-    short = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) if nested else name: name for name in members}
+    parts = {name: PurePosixPath(name).parts for name in members}
+    if leaving := [name for name in members if name.startswith("/") or ".." in parts[name]]:
+        raise errors.InputError(f"{path} holds a file that would leave its folder, '{leaving[0]}'. Do not trust it.")
+    if sum(map(size, members.values())) > LARGEST:
+        raise _too_large(path)
+    nested = len({found[:1] for found in parts.values()}) == 1 and all(len(found) > 1 for found in parts.values())
+    short = {"/".join(found[nested:]): name for name, found in parts.items()}
     return Tree(path, tuple(short), lambda name: content(members[short[name]]))
+
+
+def _too_large(path: Path) -> errors.InputError:
+    return errors.InputError(f"{path} is not what it should be: it holds more than 2 GB.")

@@ -1,7 +1,6 @@
 """Your own arrays: an .npz file, or, in Python, pairs of arrays and map-style datasets."""
 
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,20 +38,12 @@ def read(path: Path) -> Raw:
                 raise errors.InputError(f"{path} is not what it should be: one of its arrays has more than 16 GB.")
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
-        if isinstance(error, errors.EvenhandError):
-            raise
+        if any(not isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError  # what has no header of numpy's comes as bytes
+    except errors.EvenhandError:
+        raise
+    except Exception:  # a broken header can raise nearly anything
         raise errors.InputError(f"{path} is damaged, or holds something that is no array.") from None
-    except OSError as error:
-        raise errors.InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     named = arrays.get("classes")
     classes = None if named is None else [str(name) for name in named.flatten()]
     for names in NAMES:
@@ -80,7 +71,7 @@ def gather(
             wanted, got = (f"{array.dtype} {array.shape[1:]}" for array in (x, test_x))
             raise errors.wrong(f"The test samples of {name}", f"be like the training samples, {wanted}", got)
     known, numbers = np.unique(np.concatenate([y, test_y]), return_inverse=True)  # numbers from 0 for any labels
-    if classes is not None and y.dtype.kind in "iu":
+    if classes is not None and known.dtype.kind in "iu":
         if known[0] < 0 or known[-1] >= len(classes):
             raise errors.wrong(f"The labels of {name}", f"be numbers below the {len(classes)} named classes", known[-1])
         named, numbers = tuple(classes), known[numbers]
@@ -112,7 +103,8 @@ def samples(name: str, x: Array) -> Array:
         return x
     if x.dtype.kind not in "fiu":
         raise errors.wrong(f"The samples of {name}", "be bytes or floats", str(x.dtype))
-    floats = x.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite
+        floats = x.astype(np.float32)
     if not np.isfinite(floats).all():
         raise errors.InputError(f"The samples of {name} must be finite. Some are not.")
     if x.ndim == 4 and (floats.min() < 0 or floats.max() > 1):
@@ -126,7 +118,7 @@ def labels(name: str, y: Array, count: int) -> Array:
         raise errors.wrong(f"The labels of {name}", f"be one for each of the {count} samples", y.shape)
     if y.dtype.kind not in "iuUb":
         raise errors.wrong(f"The labels of {name}", "be whole numbers or texts", str(y.dtype))
-    return y.reshape(count)
+    return y.reshape(count).astype(np.int64 if y.dtype.kind == "u" else y.dtype)  # what unsigned and signed share
 
 
 def dataset(train: Any, test: Any = None, name: str = "arrays", classes: Sequence[str] | None = None) -> Dataset:
@@ -148,8 +140,8 @@ def dataset(train: Any, test: Any = None, name: str = "arrays", classes: Sequenc
     >>> dataset(([[0.0], [1.0], [0.1], [0.9]], ["low", "high", "low", "high"]))
     Dataset(arrays: 2 + 2 samples of 2 classes)
     """
-    test_x, test_y = (None, None) if test is None else _pair(test)
-    raw = gather(name, *_pair(train), test_x, test_y, classes)
+    held = (None, None) if test is None else _pair(test)
+    raw = gather(name, *_pair(train), held[0], held[1], classes)
     x, y, test_x, test_y = (
         torch.from_numpy(np.ascontiguousarray(array)) for array in (raw.train_x, raw.train_y, raw.test_x, raw.test_y)
     )
@@ -161,7 +153,17 @@ def _pair(given: Any) -> tuple[Array, Array]:
         x, y = given
     elif hasattr(given, "__getitem__") and hasattr(given, "__len__"):
         pairs = [given[number] for number in range(len(given))]
-        x, y = np.stack([np.asarray(sample) for sample, _ in pairs]), [label for _, label in pairs]
+        if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
+            raise errors.wrong("A dataset by numbers", "give a pair (x, y) for each number", pairs[0])
+        x, y = [_array(sample) for sample, _ in pairs], [label for _, label in pairs]
     else:
         raise errors.wrong("A dataset", "be a pair (x, y) or have samples by their numbers", given)
-    return np.asarray(x), np.asarray(y)
+    return _array(x), _array(y)
+
+
+def _array(values: Any) -> Array:
+    """An array of what holds numbers; a tensor may have gradients, or be elsewhere."""
+    try:
+        return np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise errors.InputError(f"Samples and labels must make arrays, all of one shape: {error}.") from None

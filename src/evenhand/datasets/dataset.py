@@ -38,6 +38,10 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.test_x.shape[1:] != self.train_x.shape[1:]:
+            sizes = " x ".join(map(str, self.shape))
+            got = " x ".join(map(str, self.test_x.shape[1:]))
+            raise errors.wrong(f"The test samples of {self.name}", f"be like its training samples, {sizes}", got)
         for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if len(x) != len(y):
                 raise errors.wrong(f"The {split} labels of {self.name}", f"be as many as its {len(x)} samples", len(y))

@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,16 @@ Listen = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
 
 LARGEST = 1 << 26  # pixels; a picture that claims more is a mistake or an attack
+ORIENTATION = 0x0112  # what EXIF calls it, and what makes an image upright
+TURNS: dict[Any, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 @dataclass(frozen=True)
@@ -48,14 +59,14 @@ class Encoded:
         bad: dict[int, str] = {}
         shape = self._shape(bad)
         pixels = np.lib.format.open_memmap(path, "w+", np.uint8, (len(self.names), 3, *shape))
+        with path.open("r+b") as file:  # a full disk shows here, and not as a signal when pixels are written
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
         def work(number: int) -> None:
             try:
                 pixels[number] = decode(self.read(number), self.size, shape).transpose(2, 0, 1)
-            except errors.InputError as error:
-                bad[number] = str(error)
-            except OSError as error:
-                bad[number] = f"{error.strerror}."
+            except (errors.InputError, OSError) as error:
+                bad[number] = _reason(error)
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             for done, _ in enumerate(pool.map(work, range(len(self.names)))):
@@ -75,7 +86,7 @@ class Encoded:
                 height, width = decode(self.read(number)).shape[:2]
                 return height, width
             except (errors.InputError, OSError) as error:
-                bad[number] = str(error)
+                bad[number] = _reason(error)
                 if not self.skip_bad:
                     break
         raise self._complaint(bad)
@@ -100,7 +111,7 @@ class Encoded:
 
 
 def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | None = None) -> "np.ndarray[Any, Any]":
-    """Decode one image to (h, w, 3) uint8: upright, sixteen bits scaled to eight, transparency on black."""
+    """Decode one image to (h, w, 3) uint8: upright, sixteen bits or floats in [0, 1] scaled, transparency on black."""
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > LARGEST:
@@ -108,7 +119,7 @@ def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | Non
             if size is not None:
                 image.draft("RGB", (2 * size, 2 * size))  # lets a large JPEG be decoded at a fraction of its size
             image.load()
-            plain = _rgb(ImageOps.exif_transpose(image))
+            plain = _rgb(_upright(image))
     except errors.InputError:
         raise
     except Exception as error:  # Pillow's readers raise nearly anything for a broken file
@@ -122,12 +133,24 @@ def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | Non
     return pixels
 
 
+def _reason(error: errors.InputError | OSError) -> str:
+    return f"{error.strerror or error}." if isinstance(error, OSError) else str(error)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    turn = None
+    with suppress(Exception):  # a whole image may have broken EXIF data
+        turn = TURNS.get(image.getexif().get(ORIENTATION))
+    return image if turn is None else image.transpose(turn)
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
+        most = 1 if image.mode == "F" else 65535
         values = np.asarray(image).astype(np.float64)
-        if values.min() < 0 or values.max() > 65535 or not np.isfinite(values).all():
-            raise errors.InputError(f"Its pixels of the kind {image.mode} are not numbers from 0 to 65535.")
-        image = Image.fromarray((values / 257).round().astype(np.uint8))
+        if not (values.min() >= 0 and values.max() <= most):
+            raise errors.InputError(f"Its pixels of the kind {image.mode} are not numbers from 0 to {most}.")
+        image = Image.fromarray((values * 255 / most).round().astype(np.uint8))
     if image.has_transparency_data:
         black = Image.new("RGBA", image.size, (0, 0, 0, 255))
         image = Image.alpha_composite(black, image.convert("RGBA"))

@@ -22,19 +22,31 @@ def official(base: str, hashes: Mapping[str, str], folder: str = "") -> Fetcher:
     """Download files from their official home, checked by hash."""
 
     def fetch(home: Path, listen: Listen) -> None:
-        import pooch  # takes a while to import, and is seldom needed
-
-        pooch.get_logger().setLevel("ERROR")
-        for name, known in hashes.items():
-            downloader = pooch.HTTPDownloader(progressbar=_Bar(name, listen), timeout=SECONDS)
-            try:
-                pooch.retrieve(base + name, known, fname=name, path=home / folder, downloader=downloader)
-            except ValueError:
-                raise errors.FetchError(f"{base}{name} has a wrong hash") from None
-            except OSError as error:  # what requests raises is one as well
-                raise errors.FetchError(f"{base}{name}: {_cause(error)}") from None
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=home, prefix=".fetching-") as aside:
+                for name, known in hashes.items():
+                    _download(base + name, known, Path(aside) / name, listen)
+                (home / folder).mkdir(exist_ok=True)
+                for name in hashes:
+                    (Path(aside) / name).replace(home / folder / name)
+        except OSError as error:
+            raise errors.FetchError(f"{home} cannot be written: {error.strerror}") from None
 
     return fetch
+
+
+def _download(url: str, known: str, path: Path, listen: Listen) -> None:
+    import pooch  # takes a while to import, and is seldom needed
+
+    pooch.get_logger().setLevel("ERROR")
+    downloader = pooch.HTTPDownloader(progressbar=_Bar(path.name, listen), timeout=SECONDS)
+    try:
+        pooch.retrieve(url, known, fname=path.name, path=path.parent, downloader=downloader)
+    except ValueError:
+        raise errors.FetchError(f"{url} has a wrong hash") from None
+    except OSError as error:  # what requests raises is one as well
+        raise errors.FetchError(f"{url}: {_cause(error)}") from None
 
 
 @contextmanager
@@ -89,8 +101,11 @@ class _Bar:
         self.total = self.done = 0
 
     def update(self, count: int) -> None:
+        """Count whole blocks, of which the last one may be short; a server need not tell the total."""
         self.done += count
-        self.listen(self.name, self.done, max(self.total, self.done))
+        if count:
+            done = min(self.done, self.total or self.done)
+            self.listen(self.name, done, self.total or done)
 
     def reset(self) -> None:
         self.done = 0
@@ -102,7 +117,7 @@ class _Bar:
 def _call(command: list[str], folder: str) -> None:
     try:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    except FileNotFoundError:
+    except OSError:
         raise errors.FetchError(f"there is no command '{command[0]}' here") from None
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["no reason given"])[-1]

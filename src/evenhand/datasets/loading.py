@@ -1,9 +1,7 @@
 """Loading a dataset by its name."""
 
-from pathlib import Path
-
 from evenhand import errors
-from evenhand.datasets import arrays, folder, tables
+from evenhand.datasets import arrays, folder, places, tables
 from evenhand.datasets.cifar import CIFAR10, CIFAR100
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.encoded import Listen
@@ -44,15 +42,22 @@ def load(name: str, *, size: int | None = None, skip_bad: bool = False, listen: 
     listen
         Told of downloads and decoding: what, how much is done, how much there is.
     """
+    try:
+        return _load(name, size, skip_bad, listen)
+    except OSError as error:
+        raise errors.InputError(f"{error.filename or name} cannot be read: {error.strerror or error}.") from None
+
+
+def _load(name: str, size: int | None, skip_bad: bool, listen: Listen) -> Dataset:
     kind, colon, path = known(name).partition(":")
     if kind in ("folder", "hf"):
         if size is not None:
             errors.whole("The 'size' of images", size, 1, 4096)
-        return {"folder": folder.load, "hf": tables.load}[kind](Path(path).expanduser(), listen, size, skip_bad)
+        return {"folder": folder.load, "hf": tables.load}[kind](places.expanded(path), listen, size, skip_bad)
     if size is not None or skip_bad:
         raise errors.InputError(
             f"--size and --skip-bad are for images of your own, in folder: and hf:, not for {name}."
         )
     if colon:
-        return arrays.load(Path(path).expanduser(), listen)
+        return arrays.load(places.expanded(path), listen)
     return fashion_cut() if name == EMBEDDED else SOURCES[name].load(listen)

@@ -8,7 +8,7 @@ and `test` hold the same classes already.
 import csv
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -41,7 +41,11 @@ def read_folders(path: Path) -> Raw:
     splits = {name: folder.by_class(inner[name]) for name in SPLITS if name in inner}
     if {"train", "test"} <= set(splits) and set(splits["train"]) == set(splits["test"]):
         return folder.listed(list(splits["train"].items()), list(splits["test"].items()), SIDE, False)
-    whole = {name: images for split in splits.values() for name, images in split.items()} or folder.by_class(path)
+    whole: dict[str, list[Path]] = {} if splits else folder.by_class(path)
+    for split, found in splits.items():
+        if twice := set(found) & set(whole):
+            raise errors.InputError(f"The class '{min(twice)}' is in {path / split} and in another split as well.")
+        whole |= found
     return _cut(dict(sorted(whole.items())))
 
 
@@ -49,7 +53,10 @@ def read_csv(tree: archives.Tree, splits: list[str]) -> Raw:
     """Read lines of `filename,label`; the images lie in `images`, or beside the lists."""
     whole: dict[str, list[Path]] = {}
     for name in splits:
-        rows = list(csv.reader(io.StringIO("\n".join(tree.lines(name)))))
+        try:
+            rows = list(csv.reader(io.StringIO("\n".join(tree.lines(name)))))
+        except csv.Error:
+            rows = []
         if not rows or rows[0] != ["filename", "label"] or any(len(row) != 2 for row in rows):
             raise errors.InputError(
                 f"{tree.path / name} must hold lines of filename,label under a heading that says so."
@@ -89,16 +96,20 @@ def _rows(table: dict[str, Any], path: Path, count: int) -> dict[str, Any]:
     named, labels = table.get("class_dict"), table.get("labels")
     if isinstance(named, dict):
         found = {pickles.text(label): rows for label, rows in named.items()}
-    elif isinstance(labels, list | np.ndarray) and len(labels) == count:
+    elif _flat(labels) and len(labels) == count:
         found = {}
         for row, label in enumerate(labels):
             found.setdefault(pickles.text(label), []).append(row)
     else:
         raise errors.InputError(f"{path} must say the classes of its images, by 'class_dict' or 'labels'.")
     for label, rows in found.items():
-        if not isinstance(rows, list | np.ndarray) or not all(0 <= int(row) < count for row in rows):
+        if not _flat(rows) or not all(isinstance(row, int | np.integer) and 0 <= row < count for row in rows):
             raise errors.InputError(f"{path} gives the class '{label}' rows that it does not have.")
     return {label: [int(row) for row in rows] for label, rows in found.items()}
+
+
+def _flat(values: object) -> TypeGuard[list[Any] | np.ndarray[Any, Any]]:
+    return isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim == 1)
 
 
 def _cut(whole: dict[str, list[Path]]) -> Raw:
@@ -110,6 +121,8 @@ def _cut(whole: dict[str, list[Path]]) -> Raw:
 
 
 def _enough(counts: dict[str, int]) -> None:
+    if len(counts) < 2:
+        raise errors.InputError(f"miniimagenet must have at least two classes. It has {len(counts)}.")
     if few := [label for label, count in counts.items() if count <= TRAIN]:
         raise errors.InputError(
             f"Each class of miniimagenet must have more than {TRAIN} images, the last of them for testing. "

@@ -1,26 +1,35 @@
 """Pickles that may hold numpy arrays and plain values, and nothing else.
 
-A pickle is a program. This reader looks at all of its instructions first, and then runs it with five names allowed, of
-which none can do more than build an array.
+A pickle is a program. It is run here by Python's own slow interpreter, which reserves no memory that the pickle only
+claims to need, with seven names allowed, of which none can do more than build an array.
 """
 
 import io
 import pickle
-import pickletools
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evenhand import errors
 
-MEMO = {"BINPUT", "LONG_BINPUT", "PUT"}
+KEYS = (
+    str,
+    bytes,
+    int,
+    float,
+    np.generic,
+    type(None),
+)  # of tables; the hash of tuples in tuples in tuples would break the stack
+LOADS = pickle._Unpickler.dispatch
+SETS = {pickle.EMPTY_SET[0], pickle.ADDITEMS[0], pickle.FROZENSET[0]}
 
 
 def read(content: bytes, path: Path) -> Any:
     """Return the value of a pickle; raise if it is damaged or asks for anything but arrays and plain values."""
     try:
-        _inspect(content)
         return _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except _Forbidden as refused:
         raise errors.InputError(
@@ -49,37 +58,70 @@ class _Forbidden(Exception):  # noqa: N818 - it becomes a sentence
     pass
 
 
-def _inspect(content: bytes) -> None:
-    """Refuse what would make the unpickler itself reserve memory: a table of memos longer than the pickle."""
-    for instruction, argument, _ in pickletools.genops(content):
-        if instruction.name in MEMO and int(argument or 0) > len(content):
-            raise _Forbidden(f"memo {argument}")
+def _keyed(code: bytes) -> Callable[[Any], None]:
+    """An instruction that puts items into a table, with a look at their keys first."""
+    load: Callable[[Any], None] = LOADS[code[0]]
+
+    def run(unpickler: Any) -> None:
+        keys = unpickler.stack[-2:-1] if code == pickle.SETITEM else unpickler.stack[::2]
+        if strange := [key for key in keys if not isinstance(key, KEYS)]:
+            raise _Forbidden(f"a table with keys of the kind {type(strange[0]).__name__}")
+        load(unpickler)
+
+    return run
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):
+    dispatch: ClassVar[dict[int, Any]] = {
+        **{code: load for code, load in LOADS.items() if code not in SETS},
+        **{code[0]: _keyed(code) for code in (pickle.SETITEM, pickle.SETITEMS, pickle.DICT)},
+        pickle.BYTEARRAY8[0]: LOADS[pickle.BINBYTES8[0]],  # its own one reserves what it claims
+    }
+
     def find_class(self, module: str, name: str) -> Any:
-        where = module.replace("numpy._core", "numpy.core")
-        try:
-            return ALLOWED[where, name]
-        except KeyError:
-            raise _Forbidden(f"{module}.{name}") from None
+        made = ALLOWED.get((module.replace("numpy._core", "numpy.core"), name))
+        if made is None:
+            raise _Forbidden(f"{module}.{name}")
+        return lambda *given: made(*given)  # new each time: a pickle may set the attributes of what it is given
 
 
-def _array(kind: object, shape: object, letter: object) -> "np.ndarray[Any, Any]":
+class _Kind:
+    """The dtype of numbers or texts: numpy's own would take any state that a pickle gives it."""
+
+    def __init__(self, name: str | bytes, *_: object) -> None:
+        self.name, self.order = text(name), "="
+        if not re.fullmatch(r"[biuf][1248]|[SU]\d{1,6}", self.name):
+            raise _Forbidden(f"numpy.dtype {self.name}")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.order = text(state[1])
+        if any(part is not None for part in state[2:5]):
+            raise _Forbidden("numpy.dtype with parts")
+
+    @property
+    def dtype(self) -> "np.dtype[Any]":
+        return np.dtype(self.name).newbyteorder(self.order)  # type: ignore[arg-type]
+
+
+class _Array(np.ndarray[Any, Any]):
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        version, shape, kind, fortran, content = state
+        super().__setstate__((version, shape, kind.dtype, fortran, content))
+
+
+def _empty(*_: object) -> _Array:
     """An empty array, that its state then fills; pickles ask for it in just this form."""
-    return np.ndarray.__new__(np.ndarray, (0,), "b")
+    return _Array((0,), "b")
 
 
-def _scalar(kind: "np.dtype[Any]", content: bytes) -> Any:
-    if kind.hasobject or len(content) != kind.itemsize:
-        raise _Forbidden("numpy scalar of objects")
-    return np.frombuffer(content, kind)[0]
+def _filled(content: bytes, kind: _Kind, shape: Any, order: Any, axes: Any = None) -> "np.ndarray[Any, Any]":
+    """How protocol 5 writes arrays."""
+    array = np.frombuffer(content, kind.dtype)
+    return array.reshape(shape, order=order) if axes is None else array.reshape(shape).transpose(axes)
 
 
-def _dtype(name: Any, *_: object) -> "np.dtype[Any]":
-    if not isinstance(name, str | bytes) or len(name) > 8:
-        raise _Forbidden("numpy.dtype of something that is no name")
-    return np.dtype(name if isinstance(name, str) else name.decode())
+def _scalar(kind: _Kind, content: bytes) -> Any:
+    return np.frombuffer(content, kind.dtype)[0]
 
 
 def _encoded(text: str, codec: str) -> bytes:
@@ -89,10 +131,21 @@ def _encoded(text: str, codec: str) -> bytes:
     return text.encode("latin1")
 
 
-ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"): _array,
+def _no_bytes() -> bytes:
+    """How they write none."""
+    return b""
+
+
+def _type(*_: object) -> Any:
+    raise _Forbidden("an array in another than the usual way")
+
+
+ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _empty,
     ("numpy.core.multiarray", "scalar"): _scalar,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
+    ("numpy.core.numeric", "_frombuffer"): _filled,
+    ("numpy", "ndarray"): _type,  # pickles name it, and never call it
+    ("numpy", "dtype"): _Kind,
     ("_codecs", "encode"): _encoded,
+    ("__builtin__", "bytes"): _no_bytes,
 }

@@ -15,7 +15,7 @@ def cache() -> Path:
 def folders() -> list[Path]:
     """All folders that are searched, the first find wins: EVENHAND_DATA (--data-dir), the cache, the system's own."""
     given = os.environ.get("EVENHAND_DATA", "").split(os.pathsep)
-    return [*(Path(folder).expanduser() for folder in given if folder), cache(), SYSTEM]
+    return [*(expanded(folder) for folder in given if folder), cache(), SYSTEM]
 
 
 def home() -> Path:
@@ -23,7 +23,13 @@ def home() -> Path:
     return folders()[0]
 
 
-def find(names: Iterable[str]) -> Path | None:
-    """The first of these names that is there, relative to the folders."""
+def find(names: Iterable[str]) -> tuple[Path, str] | None:
+    """The first of these names that is there, relative to the first of the folders that has one: its path, and it."""
     candidates = list(names)
-    return next((path for folder in folders() for name in candidates if (path := folder / name).exists()), None)
+    found = ((folder / name, name) for folder in folders() for name in candidates)
+    return next((pair for pair in found if os.path.exists(pair[0])), None)  # noqa: PTH110 - Path's raises for some
+
+
+def expanded(path: str) -> Path:
+    """A path with the home folder for ~; one of a user that is not known stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises then

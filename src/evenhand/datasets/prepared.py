@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from evenhand.datasets.encoded import Encoded, Listen
 
 FORMAT = 1  # goes up when prepared data of an older kind must not be read
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
+FACTS = "facts.json"
+TURNS = threading.Lock()  # threads of one process write one after the other
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,41 +69,63 @@ def prepared(
     check
         Raises if the arrays are not those that they should be; then nothing is left behind.
     """
-    path = path.absolute()
-    mark = _mark(path, sources, {"format": FORMAT, **(options or {})})
-    slug = "".join(c if c.isalnum() else "-" for c in name.rpartition("/")[2].lower()).strip("-")[:40]
+    state, path = _state(path, sources), path.absolute()
+    origin = json.dumps([name.partition(":")[0], str(path), options or {}], sort_keys=True)
+    slug = "".join(c if c.isalnum() else "-" for c in path.name.lower())[:40]
+    final = f"{slug}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}-{state}"
     homes = [path.parent / ".evenhand", places.cache() / "prepared"]
     for home in homes:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return _map(name, home / f"{slug}-{mark}")
+        with suppress(Exception):  # whatever is wrong with it, it is made anew
+            return _map(name, home / final)
     raw = read()
     for home in homes:
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            aside = home / f".{slug}-{mark}.{os.getpid()}"
-            aside.mkdir()
-        except OSError:
-            continue
-        try:
-            _write(raw, aside, listen)
-            check(_map(name, aside))
-            shutil.rmtree(home / f"{slug}-{mark}", ignore_errors=True)  # what is there could not be read
-            aside.replace(home / f"{slug}-{mark}")
-        except OSError as error:
-            raise errors.RunError(f"The arrays of {name} cannot be written to {home}: {error.strerror}.") from None
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-        _tidy(home, slug, mark)
-        return _map(name, home / f"{slug}-{mark}")
+        with TURNS, suppress(_Closed):
+            return _make(name, raw, home / final, listen, check)
     raise errors.RunError(f"Neither {homes[0]} nor {homes[1]} can be written, so {name} cannot be prepared.")
 
 
-def _mark(path: Path, files: Iterable[Path], options: Mapping[str, Any]) -> str:
-    """Twelve digits that change with the files' names, sizes and times, and with the options."""
-    hashed = hashlib.sha256(json.dumps([str(path), options], sort_keys=True).encode())
+class _Closed(Exception):  # noqa: N818 - it is no error: there is another place
+    """A folder that cannot be written to."""
+
+
+def _make(name: str, raw: Raw, folder: Path, listen: Listen, check: Callable[[Dataset], None]) -> Dataset:
+    """Write the arrays aside, map them, and move them into place, where they stay mapped."""
+    home, aside = folder.parent, folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)  # of a killed process that had our number
+        aside.mkdir(parents=True)
+    except OSError:
+        raise _Closed from None
+    try:
+        _write(raw, aside, listen)
+        dataset = _map(name, aside)
+        check(dataset)
+        _settle(aside, folder)
+    except OSError as error:
+        raise errors.RunError(f"The arrays of {name} cannot be written to {home}: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        with suppress(OSError):
+            home.rmdir()  # if it is empty
+    _tidy(folder)
+    return dataset
+
+
+def _settle(aside: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # what is there could not be read
+    try:
+        aside.replace(folder)
+    except OSError:
+        if not (folder / FACTS).exists():  # else another process was faster, and has made the same
+            raise
+
+
+def _state(path: Path, files: Iterable[Path]) -> str:
+    """Twelve digits that change with the files' names below the path, their sizes and times."""
+    hashed = hashlib.sha256(f"{FORMAT}\n".encode())
     for file in files:
-        facts = os.stat(file)  # noqa: PTH116 - there may be a hundred thousand
-        hashed.update(f"{file}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        facts, name = os.stat(file), str(file).removeprefix(str(path))  # noqa: PTH116 - there may be a hundred thousand
+        hashed.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return hashed.hexdigest()[:12]
 
 
@@ -111,10 +136,10 @@ def _write(raw: Raw, folder: Path, listen: Listen) -> None:
             kept, skipped = x.decode(folder / f"{split}_x.npy", listen)
             y, notes = y[kept], notes + skipped
         else:
-            np.save(folder / f"{split}_x.npy", x)
+            np.save(folder / f"{split}_x.npy", np.ascontiguousarray(x) if x.flags.fnc else x)
         np.save(folder / f"{split}_y.npy", y.astype(np.int64))
     facts = {"classes": raw.classes, "notes": notes, "digest": _digest(folder)}
-    (folder / "facts.json").write_text(json.dumps(facts))
+    (folder / FACTS).write_text(json.dumps(facts))
 
 
 def _digest(folder: Path) -> str:
@@ -128,16 +153,18 @@ def _digest(folder: Path) -> str:
 
 
 def _map(name: str, folder: Path) -> Dataset:
-    facts = json.loads((folder / "facts.json").read_text())
+    facts = json.loads((folder / FACTS).read_text())
     # Copy on write: nobody can change the file, and torch need not warn of memory that it may not write to.
     arrays = {array: torch.from_numpy(np.load(folder / f"{array}.npy", mmap_mode="c")) for array in ARRAYS}
     return Dataset(name, **arrays, classes=tuple(facts["classes"]), digest=facts["digest"], notes=tuple(facts["notes"]))
 
 
-def _tidy(home: Path, slug: str, mark: str) -> None:
+def _tidy(folder: Path) -> None:
     """Remove what an older state of the source left, and what a killed process did not finish."""
-    for old in [*home.glob(f"{slug}-{'?' * len(mark)}"), *home.glob(f".{slug}-{'?' * len(mark)}.*")]:
+    same, _, state = folder.name.rpartition("-")
+    any_state = f"{same}-{'?' * len(state)}"
+    for old in [*folder.parent.glob(any_state), *folder.parent.glob(f".{any_state}.*")]:
         owner = old.suffix[1:]
-        alive = old.name.startswith(".") and owner.isdigit() and Path(f"/proc/{owner}").exists()
-        if old.name != f"{slug}-{mark}" and not alive:
+        alive = owner.isdigit() and Path(f"/proc/{owner}").exists()
+        if old.name != folder.name and not alive:
             shutil.rmtree(old, ignore_errors=True)

@@ -58,10 +58,9 @@ class Source:
 
     def find(self) -> tuple[Path, Layout] | None:
         """Where it lies, and how."""
-        for layout in self.layouts:
-            if path := places.find(layout.names):
-                return path, layout
-        return None
+        layouts = {name: layout for layout in self.layouts for name in layout.names}
+        found = places.find(layouts)
+        return None if found is None else (found[0], layouts[found[1]])
 
     def load(self, listen: Listen) -> Dataset:
         """Map its arrays, after fetching and reading it where necessary."""

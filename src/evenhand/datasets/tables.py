@@ -44,6 +44,13 @@ def read(path: Path, files: list[Path], size: int | None, skip_bad: bool) -> Raw
         held = arrays.held_out(labels)
         test_images, test_labels = [images[row] for row in np.flatnonzero(held)], labels[held]
         images, labels = [images[row] for row in np.flatnonzero(~held)], labels[~held]
+    if not names and labels.max() >= len(labels):
+        raise errors.wrong(
+            f"The labels of {path}", "be numbers from 0 on, each of which has an image", int(labels.max())
+        )
+    classes = names or tuple(str(label) for label in range(int(labels.max()) + 1))
+    if len(classes) < 2:
+        raise errors.InputError(f"{path} must have at least two classes. It has {len(classes)}.")
     return Raw(
         Encoded([f"Training image {row} of {path}" for row in range(len(images))], images.__getitem__, size, skip_bad),
         labels,
@@ -51,7 +58,7 @@ def read(path: Path, files: list[Path], size: int | None, skip_bad: bool) -> Raw
             [f"Test image {row} of {path}" for row in range(len(test_images))], test_images.__getitem__, size, skip_bad
         ),
         test_labels,
-        names or tuple(str(label) for label in range(int(labels.max()) + 1)),
+        classes,
     )
 
 
@@ -82,20 +89,23 @@ def _columns(path: Path, files: list[Path]) -> tuple[list[bytes], "np.ndarray[An
                 table = pyarrow.parquet.read_table(file)
             else:
                 table = pyarrow.ipc.open_stream(file.read_bytes()).read_all()
+            table.validate(full=True)  # pyarrow would follow offsets that lead anywhere
             facts = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
             features = facts.get("info", {}).get("features", {})
             image, label = (_column(file, table.column_names, features, *kind) for kind in (IMAGES, LABELS))
             images += table.column(image).to_pylist()
             labels += table.column(label).to_pylist()
             names = tuple(map(str, features.get(label, {}).get("names", ())))
-        except (pyarrow.ArrowException, OSError, ValueError, AttributeError, TypeError) as error:
-            if isinstance(error, errors.EvenhandError):
-                raise
+        except errors.EvenhandError:
+            raise
+        except Exception:  # a broken table can raise nearly anything
             raise errors.InputError(f"{file} is damaged: it is no whole table.") from None
+    if not labels:
+        raise errors.InputError(f"{path} must hold images and labels. It has no rows.")
     contents: list[Any] = [image.get("bytes") if isinstance(image, dict) else image for image in images]
     if missing := [row for row, content in enumerate(contents) if not isinstance(content, bytes)]:
         raise errors.InputError(f"{path} must hold its images themselves. Row {missing[0]} holds none.")
-    if any(isinstance(label, bool) or not isinstance(label, int) or label < 0 for label in labels):
+    if any(isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < 1 << 31 for label in labels):
         raise errors.InputError(f"The labels of {path} must be whole numbers from 0 on.")
     return contents, np.array(labels, np.int64), names
 

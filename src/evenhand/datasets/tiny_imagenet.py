@@ -19,6 +19,8 @@ def read(path: Path) -> Raw:
         classes = sorted(tree.lines("wnids.txt"))
         number = {name: row for row, name in enumerate(classes)}
         train = sorted(name for name in tree.names if name.startswith("train/") and name.endswith(".JPEG"))
+        if not train:
+            raise errors.InputError(f"{path} is incomplete: it has no images in 'train'. Fetch it anew.")
         labels = [line.split("\t")[:2] for line in tree.lines("val/val_annotations.txt")]
         if strange := [row for row in labels if len(row) != 2 or row[1] not in number]:
             raise errors.InputError(f"{path}/val/val_annotations.txt has a line without a known class: {strange[0]}.")

@@ -50,8 +50,15 @@ class Folder:
         path = self.path / "spec.json"
         if not path.exists():
             files.write_json(path, self.spec.model_dump())
-        elif Spec.read(files.read_json(path)) != self.spec:
+        elif not self._mine(files.read_json(path)):
             raise errors.RunError(f"{path} belongs to another run. Move that folder away, or use another root.")
+
+    def _mine(self, fields: Any) -> bool:
+        """Whether a spec on disk is ours; one that was written before a field existed has its default."""
+        try:
+            return Spec.read(fields) == self.spec
+        except (errors.InputError, TypeError):
+            return False
 
     def status(self) -> dict[str, Any]:
         """What status.json says; {} for a run that never began."""

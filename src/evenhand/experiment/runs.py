@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from evenhand import backbones, draws, errors, files, registry
+from evenhand import backbones, draws, errors, files, names
 from evenhand.datasets import load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.folder import Folder
@@ -40,9 +40,17 @@ class Interrupted(Exception):  # noqa: N818 - a request, not an error
 
 def build(spec: Spec, method: Method | None = None) -> tuple[Stream, Learner]:
     """Make the stream and the learner of a spec, or a learner with another method."""
-    dataset = load(spec.data)
-    stream = Stream.split(dataset, spec.stages, spec.seed, spec.order, spec.batch)
-    [(name, arguments)] = registry.parse(spec.backbone)
+    dataset = load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
+    stream = Stream.split(
+        dataset,
+        spec.stages,
+        spec.seed,
+        spec.order,
+        spec.batch,
+        imbalance=spec.imbalance,
+        validation=spec.tested == "validation",
+    )
+    [(name, arguments)] = names.parse(spec.backbone)
     with draws.seeded(spec.seed, "init"):
         network = Network.of(backbones.build(name, dataset.shape, arguments), neck=spec.neck)
     learner = Learner(
@@ -109,9 +117,10 @@ class _Run:
         self.report = report
         self.stream, self.learner = build(folder.spec)
         self.environment = environment() | {"data": self.stream.dataset.digest[:12]}
-        if self.learner.method.parts("boundary") and folder.spec.order != "classes":
+        if self.learner.method.parts("boundary") and not folder.spec.order.startswith("classes"):
             raise errors.InputError(
-                f"{folder.spec.method} needs to know where stages end, and the order {folder.spec.order} has no stages."
+                f"{folder.spec.method} needs to know where the classes of a stage end, and the order "
+                f"{folder.spec.order} does not tell."
             )
         self.position = 0
         self.watch = HeadWatch(folder.spec.seed)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from evenhand import backbones, datasets, errors, registry
+from evenhand import backbones, datasets, errors, names, registry, streams
 from evenhand.learner import default_views
 from evenhand.method import Method
 
@@ -33,8 +33,12 @@ class Spec(BaseModel):
 
     method: str = Field(description="name of the method, with its parameters: uer(alpha=0.3), mir+uer")
     data: str = Field("fashion-cut", description="name of the dataset")
-    order: Literal["classes", "iid", "iid++"] = Field("classes", description="how the stream is ordered")
+    size: int | None = Field(None, ge=1, description="side to which images of your own are brought")
+    skip_bad: bool = Field(False, description="leave out images of your own that cannot be read")
+    order: str = Field("classes", description="how the stream is ordered, with its parameters: blurry(blur=10)")
+    imbalance: float = Field(1, ge=1, description="samples of the most frequent class for one of the rarest")
     stages: int = Field(5, ge=1, description="groups of classes that come one after the other")
+    tested: Literal["test", "validation"] = Field("test", description="with test or with held-out training samples")
     memory: int = Field(200, ge=0, description="samples that may be kept")
     seed: int = Field(0, ge=0, description="of all random draws")
     batch: int = Field(10, ge=1, description="samples a step from the stream")
@@ -58,10 +62,15 @@ class Spec(BaseModel):
     def _data(cls, name: str) -> str:
         return datasets.known(name)
 
+    @field_validator("order")
+    @classmethod
+    def _order(cls, name: str) -> str:
+        return streams.canonical(name)
+
     @field_validator("backbone")
     @classmethod
     def _backbone(cls, name: str) -> str:
-        terms = registry.parse(name)
+        terms = names.parse(name)
         if len(terms) != 1 or terms[0][0] not in backbones.BACKBONES:
             raise errors.unknown("backbone", name, backbones.BACKBONES)
         return name
@@ -70,7 +79,8 @@ class Spec(BaseModel):
     def _consistent(self) -> "Spec":
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
-        if self.order != "classes" and self.stages != 1:
+        own = getattr(streams.named(self.order), "stages", None)
+        if own == 1 and self.stages != 1:
             raise errors.wrong("The 'stages' of a run", f"be 1 in the order {self.order}", self.stages)
         return self
 
@@ -82,8 +92,8 @@ class Spec(BaseModel):
         fields = {**DEFAULTS.get(given.get("data", "fashion-cut"), {}), **PRESETS.get(preset or "", {}), **given}
         if "views" not in given and "none" in (fields.get("augment", "none"), fields.get("views", "none")):
             fields["views"] = default_views(fields.get("augment", "none"))
-        if "stages" not in given and fields.get("order", "classes") != "classes":
-            fields["stages"] = 1
+        if "stages" not in given and (own := getattr(streams.named(fields.get("order", "classes")), "stages", None)):
+            fields["stages"] = own
         return cls.read(fields)
 
     @classmethod
@@ -109,7 +119,8 @@ class Spec(BaseModel):
         }
         digits = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
         name = re.sub(r"[^a-z0-9.+]+", "-", self.method.lower()).strip("-")[:40]
-        return f"{name}-{self.data}-m{self.memory}-s{self.seed}-{digits}"
+        place = re.sub(r"[^a-z0-9]+", "-", self.data.rpartition("/")[2].lower()).strip("-")[:30]
+        return f"{name}-{place}-m{self.memory}-s{self.seed}-{digits}"
 
     @property
     def setting(self) -> str:

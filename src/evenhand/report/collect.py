@@ -9,7 +9,7 @@ from typing import Any
 from evenhand.experiment.result import Result, by_setting
 from evenhand.report.group import Group
 
-STREAM = ("data", "order", "stages", "memory")  # settings that make a section of their own
+STREAM = ("data", "order", "imbalance", "stages", "memory", "tested")  # settings that make a section of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,8 @@ def collect(results: Sequence[Result]) -> list[Section]:
     made = []
     for stream, spec in zip(streams.values(), first, strict=True):
         more = [spec.order] if spec.order != "classes" else [f"{spec.stages} stages"] if staged else []
+        more += [f"imbalance {spec.imbalance:g}"] if spec.imbalance > 1 else []
+        more += ["tested with held-out training samples"] if spec.tested == "validation" else []
         title = ", ".join([spec.data, f"memory {spec.memory}", *more])
         made.append(([getattr(spec, name) for name in STREAM], _section(title, stream)))
     return [section for _, section in sorted(made, key=lambda pair: pair[0])]

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from evenhand import draws, errors
 from evenhand.datasets import Dataset, by_class
+from evenhand.streams.orders import Order, Plan, Stage, named
 
-ORDERS = ("classes", "iid", "iid++")
+VALIDATION = 10  # one in so many training samples is held out to choose a method's parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,54 +24,74 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
-    """A part of the stream after which the learner is tested: its classes and its training and test samples."""
-
-    classes: tuple[int, ...]
-    train: Tensor
-    test: Tensor
-    beside: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class Stream:
-    """A dataset that comes batch by batch, each sample once. Its position is a whole number, so it can be resumed."""
+    """A dataset that comes batch by batch, each sample once. Its position is a whole number, so it can be resumed.
+
+    Parameters
+    ----------
+    dataset
+        Where the samples are.
+    stages
+        Which of them come when.
+    batch
+        How many come in a step.
+    validation
+        Whether it is tested with training samples that were held out, and never with test samples.
+    """
 
     dataset: Dataset
     stages: tuple[Stage, ...]
     batch: int
+    validation: bool = False
 
     @classmethod
-    def split(cls, dataset: Dataset, stages: int, seed: int, order: str = "classes", batch: int = 10) -> "Stream":
+    def split(
+        cls,
+        dataset: Dataset,
+        stages: int,
+        seed: int,
+        order: str | Order = "classes",
+        batch: int = 10,
+        *,
+        imbalance: float = 1,
+        validation: bool = False,
+    ) -> "Stream":
         """Order a dataset.
 
-        classes
-            The classes, shuffled, come in `stages` groups, the samples of a group shuffled.
-        iid
-            All samples shuffled, in one stage.
-        iid++
-            As iid, and each batch has a second one beside it, from a shuffle of its own.
+        Parameters
+        ----------
+        dataset
+            Samples for training and testing.
+        stages
+            How many parts the stream has; iid and iid++ have one.
+        seed
+            Of the order.
+        order
+            An order or its name, see `evenhand.streams.orders`.
+        batch
+            Samples in a step; the last partial batch of a stage is dropped.
+        imbalance
+            How many times more training samples the most frequent class has than the rarest one: a long tail between.
+        validation
+            Hold out a tenth of the training samples and test with them instead of the test samples.
         """
-        errors.choice("The 'order' of a stream", order, ORDERS)
         errors.whole("The 'batch' of a stream", batch, 1)
-        count = len(dataset.classes)
-        shuffle = draws.generator(seed, "order")
-        if order != "classes":
-            stages = 1
-        elif errors.whole("The number of 'stages'", stages, 1) > count or count % stages:
-            raise errors.wrong("The number of 'stages'", f"divide the {count} classes of {dataset.name}", stages)
-        ranks = torch.randperm(count, generator=shuffle).tolist()
-        train, test = by_class(dataset.train_y, count), by_class(dataset.test_y, count)
-        made = []
-        for group in range(stages):
-            classes = tuple(ranks[group * (count // stages) : (group + 1) * (count // stages)])
-            samples = torch.cat([train[c] for c in classes])
-            shuffled = samples[torch.randperm(len(samples), generator=shuffle)]
-            beside = samples[torch.randperm(len(samples), generator=shuffle)] if order == "iid++" else None
-            made.append(Stage(classes, shuffled, torch.cat([test[c] for c in classes]), beside))
+        errors.whole("The number of 'stages'", stages, 1)
+        errors.number("The 'imbalance' of a stream", imbalance, 1)
+        train = by_class(dataset.train_y, len(dataset.classes))
+        test = by_class(dataset.test_y, len(dataset.classes))
+        if validation:
+            held = [_held_out(rows) for rows in train]
+            train, test = [rest for rest, _ in held], [part for _, part in held]
+            if few := [name for name, rows in zip(dataset.classes, test, strict=True) if not len(rows)]:
+                raise errors.InputError(f"The class '{few[0]}' has too few samples to hold some out for validation.")
+        if imbalance > 1:
+            train = _tailed(train, imbalance, seed)
+        plan = Plan(dataset, train, test, stages, seed, draws.generator(seed, "order"))
+        made = (named(order) if isinstance(order, str) else order)(plan)
         if min(len(stage.train) for stage in made) < batch:
             raise errors.wrong("The 'batch' of a stream", f"fit into a stage of {dataset.name}", batch)
-        return cls(dataset, tuple(made), batch)
+        return cls(dataset, tuple(made), batch, validation)
 
     def __len__(self) -> int:
         """How many batches there are; the last partial one of a stage is dropped."""
@@ -87,14 +108,37 @@ class Stream:
         for number, (stage, length) in enumerate(zip(self.stages, self.lengths, strict=True)):
             for position in range(min(start, length), length):
                 here = slice(position * self.batch, (position + 1) * self.batch)
-                beside = None if stage.beside is None else self._take(stage.beside[here])
-                yield Step(number, *self._take(stage.train[here]), beside)
+                beside = None if stage.beside is None else self._take(stage, stage.beside[here])
+                yield Step(number, *self._take(stage, stage.train[here]), beside)
             start -= min(start, length)
 
     def test(self, stage: int) -> tuple[Tensor, Tensor]:
-        """The test samples of a stage's classes."""
-        rows = self.stages[stage].test
-        return self.dataset.test_x[rows], self.dataset.test_y[rows]
+        """The samples that a stage is tested with."""
+        rows, domain = self.stages[stage].test, self.stages[stage].domain
+        if self.validation:
+            return self._take(self.stages[stage], rows)
+        x = self.dataset.test_x[rows]
+        return x if domain is None else domain(x, rows, "test"), self.dataset.test_y[rows]
 
-    def _take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return self.dataset.train_x[rows], self.dataset.train_y[rows]
+    def _take(self, stage: Stage, rows: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.dataset.train_x[rows]
+        return x if stage.domain is None else stage.domain(x, rows, "train"), self.dataset.train_y[rows]
+
+
+def _held_out(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """A class's samples without, and with only, a tenth of them; the same tenth for every seed."""
+    shuffled = rows[torch.randperm(len(rows), generator=draws.generator(0, "validation"))]
+    count = len(rows) // VALIDATION or min(1, len(rows) - 1)
+    return shuffled[count:].sort().values, shuffled[:count].sort().values
+
+
+def _tailed(train: list[Tensor], imbalance: float, seed: int) -> list[Tensor]:
+    """Keep n * imbalance^(-rank / (classes - 1)) samples of a class, its rank drawn."""
+    tail = draws.generator(seed, "tail")
+    ranks = torch.randperm(len(train), generator=tail).tolist()
+    kept = []
+    for rank, rows in zip(ranks, train, strict=True):
+        count = round(len(rows) * imbalance ** (-rank / max(1, len(train) - 1)))
+        chosen = torch.randperm(len(rows), generator=tail)[: max(1, count)]
+        kept.append(rows[chosen.sort().values])
+    return kept

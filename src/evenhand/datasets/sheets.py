@@ -1,0 +1,61 @@
+"""Contact sheets: a picture of a dataset, a row for each class."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from evenhand import errors
+from evenhand.datasets.dataset import Dataset, by_class
+
+GAP, MARGIN, INK = 2, 12, (32, 32, 32)
+SMALLEST = 48  # pixels of an image on the sheet
+COLUMNS = 4  # of classes, where there are many
+
+
+def write(dataset: Dataset, path: Path, images: int = 10) -> None:
+    """Write the first training images of every class, beside its name and its counts."""
+    errors.whole("The number of 'images' of each class", images, 1, 100)
+    if len(dataset.shape) != 3:
+        raise errors.InputError(f"{dataset.name} holds vectors, which make no picture.")
+    page = draw(dataset, images)
+    try:
+        page.save(path)
+    except (OSError, ValueError) as error:
+        raise errors.RunError(f"{path} cannot be written: {error}.") from None
+
+
+def draw(dataset: Dataset, images: int) -> Image.Image:
+    """The sheet as a picture."""
+    count, font = len(dataset.classes), ImageFont.load_default(13)
+    scale = max(1, round(SMALLEST / dataset.shape[1]))
+    height, width = scale * dataset.shape[1], scale * dataset.shape[2]
+    columns = min(COLUMNS, -(-count // 20))
+    rows = -(-count // columns)
+    text = 16 + max(int(font.getlength(_label(dataset, c))) for c in range(count))
+    cell = text + images * (width + GAP) + 2 * MARGIN
+    head = 40
+    page = Image.new("RGB", (columns * cell + MARGIN, head + rows * (height + GAP) + MARGIN), "white")
+    pen = ImageDraw.Draw(page)
+    title = f"{dataset.name}: {len(dataset.train_y)} + {len(dataset.test_y)} images, {count} classes"
+    pen.text((MARGIN, MARGIN), f"{title}, {' x '.join(map(str, dataset.shape))}", INK, font)
+    for c, mine in enumerate(by_class(dataset.train_y, count)):
+        left, top = MARGIN + (c // rows) * cell, head + (c % rows) * (height + GAP)
+        pen.text((left, top + height // 2 - 8), _label(dataset, c), INK, font)
+        for position, row in enumerate(mine[:images].tolist()):
+            page.paste(_picture(dataset.train_x[row], scale), (left + text + position * (width + GAP), top))
+    return page
+
+
+def _label(dataset: Dataset, number: int) -> str:
+    name = dataset.classes[number]
+    return name if len(name) <= 24 else name[:23] + "…"
+
+
+def _picture(x: Tensor, scale: int) -> Image.Image:
+    pixels = (x if x.dtype == torch.uint8 else (x * 255).round().byte()).numpy()
+    pixels = np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0)
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    return image.resize((scale * image.width, scale * image.height), Image.Resampling.NEAREST)

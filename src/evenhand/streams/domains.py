@@ -1,0 +1,89 @@
+"""Domains: conditions under which the same classes look different, pure functions of sample, row and seed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evenhand import draws
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One condition.
+
+    Parameters
+    ----------
+    kind
+        Its name in `DOMAINS`.
+    strength
+        1 is plain to see, 0 is nothing.
+    seed
+        Of the noise.
+    """
+
+    kind: str
+    strength: float
+    seed: int
+
+    def __call__(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
+        """Change images (n, c, h, w) that stand in these rows of a split; bytes stay bytes."""
+        if self.kind == "plain" or self.strength == 0:
+            return x
+        floats = x.float() / 255 if x.dtype == torch.uint8 else x
+        if self.kind == "noise":
+            changed = floats + 0.15 * self.strength * self._noise(floats, rows, split)
+        else:
+            changed = DOMAINS[self.kind](floats, self.strength)
+        changed = changed.clamp(0, 1)
+        return (changed * 255).round().to(torch.uint8) if x.dtype == torch.uint8 else changed.to(x.dtype)
+
+    def _noise(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
+        """Normal noise that belongs to a sample, however often and with whomever it is read."""
+        return torch.stack(
+            [
+                torch.randn(x.shape[1:], generator=draws.generator(self.seed, f"noise/{split}/{row}"))
+                for row in rows.tolist()
+            ]
+        )
+
+
+def dark(x: Tensor, strength: float) -> Tensor:
+    """Take brightness away."""
+    return x - 0.35 * strength
+
+
+def bright(x: Tensor, strength: float) -> Tensor:
+    """Add brightness."""
+    return x + 0.35 * strength
+
+
+def faint(x: Tensor, strength: float) -> Tensor:
+    """Bring all values near the image's mean."""
+    mean = x.mean((1, 2, 3), keepdim=True)
+    return mean + (x - mean) * 0.35**strength
+
+
+def blur(x: Tensor, strength: float) -> Tensor:
+    """Blur by a normal kernel as wide as a twenty-fifth of the image, its border repeated."""
+    width = strength * x.shape[-1] / 25
+    reach = max(1, round(3 * width))
+    steps = torch.arange(-reach, reach + 1, dtype=x.dtype)
+    kernel = torch.exp(-0.5 * (steps / max(width, 1e-3)) ** 2)
+    kernel = kernel / kernel.sum()
+    channels = x.shape[1]
+    padded = F.pad(x, (reach, reach, reach, reach), mode="replicate")
+    across = F.conv2d(padded, kernel.view(1, 1, 1, -1).expand(channels, 1, 1, -1), groups=channels)
+    return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
+
+
+DOMAINS: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "plain": lambda x, _: x,
+    "dark": dark,
+    "noise": lambda x, _: x,  # drawn for each sample, see Domain
+    "blur": blur,
+    "bright": bright,
+    "faint": faint,
+}
