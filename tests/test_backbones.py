@@ -1,9 +1,11 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from evenhand import Network
-from evenhand.backbones import BACKBONES, MLP, ReducedResNet18, SmallCNN, build, rebuild
+from evenhand.backbones import BACKBONES, MLP, ReducedResNet18, SmallCNN, build, fold, rebuild
 from evenhand.errors import InputError
 
 
@@ -106,3 +108,33 @@ def test_a_recipe_builds_the_same_backbone(name, option):
 def test_a_backbone_that_cannot_be_built(name, shape, options, sentence):
     with pytest.raises(InputError, match=sentence):
         build(name, shape, options)
+
+
+@pytest.mark.parametrize("trunk", [ReducedResNet18((3, 16, 16), width=4), SmallCNN((3, 16, 16), width=4)])
+def test_folding_leaves_no_normalisation_and_the_same_features(trunk):
+    drawn = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for module in trunk.modules():
+            if isinstance(module, nn.BatchNorm2d):  # as after some training, not as at the start
+                for tensor in (module.weight, module.bias, module.running_mean):
+                    tensor.copy_(torch.randn(tensor.shape, generator=drawn))
+                module.running_var.copy_(torch.rand(module.running_var.shape, generator=drawn) + 0.1)
+        x = torch.rand(6, 3, 16, 16, generator=drawn)
+        plain = trunk.eval()(x)
+        folded = fold(copy.deepcopy(trunk))
+        assert torch.allclose(folded(x), plain, atol=1e-4 * plain.abs().max())
+        assert not torch.allclose(plain, torch.zeros(()))
+    assert not [module for module in folded.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert [module for module in trunk.modules() if isinstance(module, nn.BatchNorm2d)]
+
+
+def test_folding_touches_only_pairs_that_certainly_follow_each_other():
+    class Strange(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+            self.pair = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4))
+
+    folded = fold(Strange().eval())
+    assert isinstance(folded.bn1, nn.BatchNorm2d)
+    assert [type(module) for module in folded.pair] == [nn.Conv2d, nn.Identity, nn.ReLU, nn.BatchNorm2d]

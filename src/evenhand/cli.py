@@ -25,6 +25,7 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 app.command(data_app)
+COMPILE = {"auto": None, "on": True, "off": False}
 Flag = Annotated[bool, Parameter(negative=())]
 
 
@@ -54,6 +55,7 @@ def run(
     preset: str | None = None,
     threads: int | None = None,
     workers: int | None = None,
+    compile: Literal["auto", "on", "off"] = "auto",
     root: Path = Path("runs"),
     anyway: Flag = False,
     json: Flag = False,
@@ -110,6 +112,8 @@ def run(
         Threads of each process.
     workers
         Processes; workers times threads never exceed the cores.
+    compile
+        Make the network faster with torch.compile; auto does so in runs that are long enough to pay for it.
     root
         The folder below which every run has its own.
     anyway
@@ -144,7 +148,9 @@ def run(
     use(data_dir)
     prepare(data, size, skip_bad or False)
     with show.Watch(specs) as watch:
-        outcomes = run_all(specs, root, workers=workers, threads=threads, anyway=anyway, listen=watch)
+        outcomes = run_all(
+            specs, root, workers=workers, threads=threads, anyway=anyway, compile=COMPILE[compile], listen=watch
+        )
     done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     summaries = [summarise(group) for group in by_setting(done)]
     if json:

@@ -15,6 +15,7 @@ from evenhand import admission, backbones, errors, files, registry
 from evenhand.admission import Label
 from evenhand.augment import AUGMENTATIONS
 from evenhand.batch import Batch, unit
+from evenhand.compiled import Compiled
 from evenhand.draws import generator, seeded
 from evenhand.memory import Memory
 from evenhand.method import Method
@@ -48,6 +49,8 @@ class Learner:
     passes
         Whether stream and replay go through the network together ("joint") or one after the other ("separate"), which
         matters to batch normalisation.
+    compile
+        Let torch.compile make the trunk faster; it takes about a minute, once, and is for batches of one size.
     seed
         Of all random draws; torch's global generator is neither used nor moved.
     device
@@ -76,6 +79,7 @@ class Learner:
         augment: str = "none",
         views: str | None = None,
         passes: Literal["joint", "separate"] = "joint",
+        compile: bool = False,
         seed: int = 0,
         device: str = "auto",
     ) -> None:
@@ -106,10 +110,13 @@ class Learner:
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
+        self.compiled = Compiled(self.network.trunk) if errors.truth("The field 'compile'", compile) else None
         self.labels: list[Label] = []
         self.stages: list[int] = []  # how many classes there were at each boundary, for methods that listen
         self.teacher: Network | None = None  # the network at the last boundary, for methods that keep it
         self.steps = 0
+        self.asking = 1 if self.device.type == "cpu" else 100  # steps between two questions whether all is finite
+        self._unsound: Tensor | None = None
         self._rows: dict[str, int] = {}
         self._kind: tuple[str, list[int]] | None = None  # type and shape of a sample
         self._copies: dict[str, Network] = {}
@@ -206,7 +213,11 @@ class Learner:
             nothing = torch.empty(0, self.network.head.dim, device=self.device)
             return [self.network.features(batch.inputs) if batch else nothing for batch in batches]
         inputs = [batch.inputs if batch else None for batch in batches]
-        h = self.network.features(torch.cat([x for x in inputs if x is not None]))
+        joint = torch.cat([x for x in inputs if x is not None])
+        # A compiled trunk is for one shape, that of a batch with its full replay.
+        steady = None not in inputs and len(self.memory) >= min(self.memory.size, 10 * self.replay)
+        trunk = self.compiled if self.compiled and steady and self.compiled.trunk is self.network.trunk else None
+        h = (trunk or self.network.features)(joint)
         return list(h.split([0 if x is None else len(x) for x in inputs]))
 
     def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
@@ -232,15 +243,30 @@ class Learner:
     def follow(self, loss: Tensor, gradients: Sequence[Tensor | None]) -> None:
         """Take one step of the optimizer along gradients of all parameters, if they and the loss are finite."""
         norm = get_total_norm([gradient for gradient in gradients if gradient is not None])
-        if not torch.isfinite(loss + norm):
-            raise errors.DivergedError(
-                f"At step {self.steps + 1} the loss became {loss.item():g} and its gradient {norm.item():g}, so the "
-                "weights were not updated with it. A smaller learning rate may help."
-            )
+        self._heed_finiteness(loss.detach(), norm)
         for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
         self._answers.clear()
+
+    def _heed_finiteness(self, loss: Tensor, norm: Tensor) -> None:
+        """Raise if a loss or gradient is not finite: on a CPU at once, on a GPU within some steps, as asking waits."""
+        unsound = ~torch.isfinite(loss + norm)
+        self._unsound = unsound if self._unsound is None else self._unsound | unsound
+        if self.steps % self.asking == 0 and self._unsound:
+            self._unsound = None
+            when = (
+                f"At step {self.steps + 1}" if self.asking == 1 else f"Within {self.asking} steps to {self.steps + 1}"
+            )
+            kept = (
+                "were not updated with it"
+                if self.asking == 1
+                else "are those after it: go back to the last saved state"
+            )
+            raise errors.DivergedError(
+                f"{when} the loss became {loss.item():g} and its gradient {norm.item():g}, so the "
+                f"weights {kept}. A smaller learning rate may help."
+            )
 
     @property
     def before(self) -> int:
@@ -250,6 +276,10 @@ class Learner:
     def frozen(self) -> Network:
         """A copy of the network for testing, taken anew after each change; the live one never leaves training mode."""
         return self.answer("frozen", lambda: self._copy("frozen").eval())
+
+    def snapshot(self) -> Network:
+        """A copy of the network for predictions, with batch normalisation folded into the convolutions."""
+        return self.answer("snapshot", self._folded)
 
     @contextmanager
     def trial(self) -> Iterator[Network]:
@@ -265,6 +295,11 @@ class Learner:
         if question not in self._answers:
             self._answers[question] = work()
         return self._answers[question]
+
+    def _folded(self) -> Network:
+        copied = copy.deepcopy(self.network).eval()
+        backbones.fold(copied.trunk)
+        return copied.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _copy(self, name: str) -> Network:
         """A copy of the network, into the tensors of the last one if they still fit."""

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from evenhand import errors
+from evenhand.backbones.folding import fold
 from evenhand.backbones.mlp import MLP
 from evenhand.backbones.reduced_resnet18 import ReducedResNet18
 from evenhand.backbones.small_cnn import SmallCNN
@@ -20,7 +21,7 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
 }
 
-__all__ = ["BACKBONES", "MLP", "ReducedResNet18", "SmallCNN", "build", "rebuild"]
+__all__ = ["BACKBONES", "MLP", "ReducedResNet18", "SmallCNN", "build", "fold", "rebuild"]
 
 
 def build(name: str, shape: tuple[int, ...], arguments: Mapping[str, Any] | None = None) -> nn.Module:

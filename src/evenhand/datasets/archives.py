@@ -1,5 +1,6 @@
 """Files in a folder, a tar or a zip, read by name and never unpacked to disk."""
 
+import gzip
 import lzma
 import os
 import struct
@@ -17,7 +18,7 @@ from evenhand import errors
 
 LARGEST = 1 << 31  # bytes in an archive's files; what claims more is a mistake or an attack
 DAMAGE = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, ValueError, LookupError, OverflowError, MemoryError, NotImplementedError, RuntimeError),
 )
 

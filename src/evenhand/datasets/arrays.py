@@ -38,8 +38,11 @@ def read(path: Path) -> Raw:
                 raise errors.InputError(f"{path} is not what it should be: one of its arrays has more than 16 GB.")
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        if any(not isinstance(array, np.ndarray) for array in arrays.values()):
-            raise ValueError  # what has no header of numpy's comes as bytes
+        for array in arrays.values():
+            if not isinstance(array, np.ndarray):
+                raise ValueError  # what has no header of numpy's comes as bytes
+            if array.dtype.kind == "U":
+                array.tolist()  # raises where the letters are none
     except errors.EvenhandError:
         raise
     except Exception:  # a broken header can raise nearly anything

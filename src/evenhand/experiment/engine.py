@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import torch
 
@@ -35,6 +35,13 @@ class Failure:
 
 Outcome = Result | Failure
 Listener = Callable[[Progress | Outcome], None]
+
+
+class How(TypedDict):
+    """Options of a run that are not part of the experiment."""
+
+    anyway: bool
+    compile: bool | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ def run_all(
     workers: int | None = None,
     threads: int | None = None,
     anyway: bool = False,
+    compile: bool | None = None,
     listen: Listener = lambda _: None,
 ) -> list[Outcome]:
     """Run what is missing of the specs and return all outcomes in their order; one failure does not stop the others.
@@ -86,23 +94,25 @@ def run_all(
         threads = max(begun)
     share = Share.of(len(missing), workers, threads)
     engine = _inline if share.workers == 1 else _processes
-    outcomes = {**done, **engine(missing, root, share, anyway, listen)} if missing else done
+    outcomes = (
+        {**done, **engine(missing, root, share, {"anyway": anyway, "compile": compile}, listen)} if missing else done
+    )
     return [outcomes[spec.key] for spec in specs]
 
 
-def _inline(specs: Sequence[Spec], root: Path, share: Share, anyway: bool, listen: Listener) -> dict[str, Outcome]:
+def _inline(specs: Sequence[Spec], root: Path, share: Share, how: How, listen: Listener) -> dict[str, Outcome]:
     torch.set_num_threads(share.threads)
     outcomes: dict[str, Outcome] = {}
     stopped = False
     for spec in specs:
-        outcome = Failure(spec, "stopped", "Not begun.") if stopped else _attempt(spec, root, anyway, listen)
+        outcome = Failure(spec, "stopped", "Not begun.") if stopped else _attempt(spec, root, how, listen)
         stopped = isinstance(outcome, Failure) and outcome.cause == "stopped"
         outcomes[spec.key] = outcome
         listen(outcome)
     return outcomes
 
 
-def _processes(specs: Sequence[Spec], root: Path, share: Share, anyway: bool, listen: Listener) -> dict[str, Outcome]:
+def _processes(specs: Sequence[Spec], root: Path, share: Share, how: How, listen: Listener) -> dict[str, Outcome]:
     context = multiprocessing.get_context("spawn")
     events: Any = context.Queue()
     closing = context.Event()
@@ -113,7 +123,7 @@ def _processes(specs: Sequence[Spec], root: Path, share: Share, anyway: bool, li
             share.workers, context, initializer=_begin, initargs=(events, closing, share.threads)
         ) as pool,
     ):
-        waiting: dict[Future[Outcome], Spec] = {pool.submit(_work, spec, root, anyway): spec for spec in specs}
+        waiting: dict[Future[Outcome], Spec] = {pool.submit(_work, spec, root, how): spec for spec in specs}
         while waiting:
             finished, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
             _drain(events, listen)
@@ -153,17 +163,17 @@ def _begin(events: Any, closing: Any, threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _work(spec: Spec, root: Path, anyway: bool) -> Outcome:
+def _work(spec: Spec, root: Path, how: How) -> Outcome:
     if _closing.is_set():
         return Failure(spec, "stopped", "Not begun.")
-    return _attempt(spec, root, anyway, _events.put, _closing.is_set)
+    return _attempt(spec, root, how, _events.put, _closing.is_set)
 
 
 def _attempt(
-    spec: Spec, root: Path, anyway: bool, report: Callable[[Progress], None], stop: Callable[[], bool] = lambda: False
+    spec: Spec, root: Path, how: How, report: Callable[[Progress], None], stop: Callable[[], bool] = lambda: False
 ) -> Outcome:
     try:
-        return run(spec, root, report=report, stop=stop, anyway=anyway)
+        return run(spec, root, report=report, stop=stop, **how)
     except errors.EvenhandError as error:
         return Failure(spec, "mistake", str(error))
     except Interrupted as request:

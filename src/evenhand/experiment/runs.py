@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from evenhand import backbones, draws, errors, files, names
+from evenhand.compiled import worth
 from evenhand.datasets import load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.folder import Folder
@@ -38,8 +39,8 @@ class Interrupted(Exception):  # noqa: N818 - a request, not an error
     """The run was asked to stop and has saved its state."""
 
 
-def build(spec: Spec, method: Method | None = None) -> tuple[Stream, Learner]:
-    """Make the stream and the learner of a spec, or a learner with another method."""
+def build(spec: Spec, method: Method | None = None, compile: bool | None = False) -> tuple[Stream, Learner]:
+    """Make the stream and the learner of a spec, or a learner with another method; None compiles where it pays."""
     dataset = load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
     stream = Stream.split(
         dataset,
@@ -63,6 +64,7 @@ def build(spec: Spec, method: Method | None = None) -> tuple[Stream, Learner]:
         augment=spec.augment,
         views=spec.views,
         passes=spec.passes,
+        compile=worth(network.trunk, len(stream)) if compile is None else compile,
         seed=spec.seed,
     )
     return stream, learner
@@ -75,6 +77,7 @@ def run(
     report: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
     anyway: bool = False,
+    compile: bool | None = None,
     checkpoint_seconds: float = 60,
 ) -> Result:
     """Run a spec, or go on with it, or read its result if it is there.
@@ -90,6 +93,8 @@ def run(
         SIGTERM do the same.
     anyway
         Go on with a run that was begun under other threads or versions, though its numbers may then differ.
+    compile
+        Whether torch.compile makes the trunk faster; None does so where it pays, and goes on as the run was begun.
     checkpoint_seconds
         The longest stretch of work that a kill can cost.
     """
@@ -98,7 +103,7 @@ def run(
         if result := folder.result():
             return result
         try:
-            _Run(folder, report, anyway).finish(stop, checkpoint_seconds)
+            _Run(folder, report, anyway, compile).finish(stop, checkpoint_seconds)
         except (Interrupted, errors.RunError):
             raise
         except Exception as error:
@@ -112,11 +117,16 @@ def run(
 class _Run:
     """The moving parts of one run; all of them are in the checkpoint."""
 
-    def __init__(self, folder: Folder, report: Callable[[Progress], None], anyway: bool) -> None:
+    def __init__(self, folder: Folder, report: Callable[[Progress], None], anyway: bool, compile: bool | None) -> None:
         self.folder = folder
         self.report = report
-        self.stream, self.learner = build(folder.spec)
-        self.environment = environment() | {"data": self.stream.dataset.digest[:12]}
+        if compile is None and folder.state.exists():
+            compile = folder.status().get("environment", {}).get("compile", False)
+        self.stream, self.learner = build(folder.spec, compile=compile)
+        self.environment = environment() | {
+            "compile": self.learner.compiled is not None,
+            "data": self.stream.dataset.digest[:12],
+        }
         if self.learner.method.parts("boundary") and not folder.spec.order.startswith("classes"):
             raise errors.InputError(
                 f"{folder.spec.method} needs to know where the classes of a stage end, and the order "

@@ -80,7 +80,7 @@ class Argmax:
     """The logits of the form that the scoring tests with; the largest one is the prediction."""
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        network, scoring = learner.frozen(), learner.method.scoring
+        network, scoring = learner.snapshot(), learner.method.scoring
         return network.logits(network.features(x), scoring.test, scoring.couple)
 
 

@@ -40,7 +40,7 @@ class Aligned:
             align(learner.network, learner.stages)
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        network, scoring = learner.frozen(), learner.method.scoring
+        network, scoring = learner.snapshot(), learner.method.scoring
         if not self.persist:
             network = learner.answer("aligned", lambda: align(network, learner.stages))
         return network.logits(network.features(x), scoring.test, scoring.couple)

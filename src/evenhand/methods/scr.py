@@ -82,13 +82,13 @@ class NearestMean:
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
         means, there = learner.answer("means", lambda: class_means(learner))
-        scores = F.normalize(learner.frozen().features(x), dim=1) @ means.T
+        scores = F.normalize(learner.snapshot().features(x), dim=1) @ means.T
         return scores.masked_fill(~there, -torch.inf) if there.any() else scores
 
 
 def class_means(learner: Learner) -> tuple[Tensor, Tensor]:
     """The renormalised mean feature of each class, (classes, dim), and whether it has memories."""
-    network, memory = learner.frozen(), learner.memory
+    network, memory = learner.snapshot(), learner.memory
     means = torch.zeros(network.classes, network.head.dim, device=learner.device)
     there = torch.zeros(network.classes, dtype=torch.bool, device=learner.device)
     for slots in torch.arange(len(memory)).split(EVALUATION_BATCH) if len(memory) else ():
