@@ -69,10 +69,14 @@ def test_one_graph_serves_a_stream_with_its_views():
 
 
 def test_compiling_pays_for_long_runs_of_convolutions_where_there_is_a_compiler(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert worth(ReducedResNet18((3, 32, 32)), 5000)
     assert not worth(ReducedResNet18((3, 32, 32)), 100)
     assert not worth(MLP((4,)), 5000)
     assert not worth(nn.Linear(3, 2), 5000)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert not worth(ReducedResNet18((3, 32, 32)), 5000)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert not worth(ReducedResNet18((3, 32, 32)), 5000)
 

@@ -232,32 +232,37 @@ def check(name: str, *, json: Flag = False) -> int:
 
 
 @app.command
-def bench(*, rounds: int = 30, threads: int | None = None, methods: str | None = None, json: Flag = False) -> None:
-    """Measure the speed of a step against a plain PyTorch loop and the machine's peak.
+def bench(
+    *,
+    parts: str = "steps,evaluation",
+    methods: str | None = None,
+    rounds: int = 30,
+    threads: int | None = None,
+    json: Flag = False,
+) -> None:
+    """Measure speed against plain PyTorch loops and the machine's peak; leave the machine alone meanwhile.
 
     Parameters
     ----------
+    parts
+        What to measure, with commas between: steps, evaluation, scaling, processes, methods; or all.
+    methods
+        Time these methods against ER, with commas between, and count their C_D; "all" for every one.
     rounds
         Interleaved rounds; their medians are printed.
     threads
         Threads to use; all cores by default.
-    methods
-        Time these instead, separated by commas, against ER: their steps and their C_D; "all" for every method.
     json
         Print one JSON document.
     """
     from evenhand import bench as benchmark
 
-    if methods is None:
-        measured = benchmark.measure(rounds, threads)
-        show = benchmark.show
-    else:
-        measured = benchmark.measure_methods(methods, rounds, threads)
-        show = benchmark.show_methods
+    chosen = list(benchmark.PARTS) if parts == "all" else [part.strip() for part in parts.split(",")]
+    measured = benchmark.measure(["methods"] if methods else chosen, rounds, threads, methods)
     if json:
         _print_json(measured)
     else:
-        show(measured)
+        benchmark.show(measured)
 
 
 def _print_json(value: Any) -> None:

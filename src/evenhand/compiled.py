@@ -31,6 +31,10 @@ class Compiled:
 
 
 def worth(trunk: nn.Module, steps: int) -> bool:
-    """Whether compiling pays: a network of convolutions, a long run, and a compiler to do it with."""
+    """Whether compiling pays: a network of convolutions, a long run, and a compiler to do it with.
+
+    With a single thread it gains nothing: there the convolutions, which stay as they are, are nearly all of the time.
+    """
     convolutions = any(isinstance(module, nn.Conv2d) for module in trunk.modules())
-    return convolutions and steps >= WORTH and shutil.which(os.environ.get("CXX", "g++")) is not None
+    several = torch.get_num_threads() > 1 or torch.cuda.is_available()
+    return convolutions and several and steps >= WORTH and shutil.which(os.environ.get("CXX", "g++")) is not None

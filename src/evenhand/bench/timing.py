@@ -1,0 +1,95 @@
+"""How time is measured: contenders take turns in one process; what counts are medians, and ratios within a round."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from evenhand.learner import Learner
+
+STEPS = 2  # of each contender in a round
+WARM_UP = 5
+PEAK_SIDE = 1536
+
+Stepper = Callable[[], None]
+
+
+def rotate(steppers: dict[str, Stepper], rounds: int) -> dict[str, list[float]]:
+    """Seconds a step of each, round by round; each round begins with another one."""
+    names = list(steppers)
+    for step in steppers.values():
+        for _ in range(WARM_UP):
+            step()
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            began = time.perf_counter()
+            for _ in range(STEPS):
+                steppers[name]()
+            times[name].append((time.perf_counter() - began) / STEPS)
+    return times
+
+
+def ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """The median of the ratios within a round, and its 95 % interval by order statistics."""
+    ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
+    reach = 0.98 * len(ratios) ** 0.5
+    low, high = int(len(ratios) / 2 - reach), int(len(ratios) / 2 + reach)
+    return {
+        "median": statistics.median(ratios),
+        "low": ratios[max(0, low)],
+        "high": ratios[min(len(ratios) - 1, high)],
+    }
+
+
+def flops(step: Stepper) -> int:
+    """The floating-point operations of one step, as torch counts them."""
+    step()
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return counter.get_total_flops()
+
+
+def peak() -> float:
+    """GFLOP/s of a large product of matrices, the best of five."""
+    a = torch.rand(PEAK_SIDE, PEAK_SIDE)
+    best = 0.0
+    for _ in range(6):
+        began = time.perf_counter()
+        a @ a
+        best = max(best, 2 * PEAK_SIDE**3 / 1e9 / (time.perf_counter() - began))
+    return best
+
+
+def outside(learner: Learner, step: Stepper, steps: int = 20) -> float:
+    """The share of a step that is spent neither in forward, backward nor the optimizer."""
+    inside, depth = 0.0, 0
+
+    @contextmanager
+    def clock() -> Iterator[None]:
+        nonlocal inside, depth
+        began, depth = time.perf_counter(), depth + 1
+        yield
+        depth -= 1
+        inside += 0 if depth else time.perf_counter() - began  # what calls another counts once
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            with clock():
+                return function(*arguments, **named)
+
+        return call
+
+    for name in ("features", "expect", "descend"):
+        setattr(learner, name, timed(getattr(learner, name)))
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    total = time.perf_counter() - began
+    for name in ("features", "expect", "descend"):
+        delattr(learner, name)
+    return 1 - inside / total
