@@ -238,6 +238,7 @@ def bench(
     methods: str | None = None,
     rounds: int = 30,
     threads: int | None = None,
+    flame: Path | None = None,
     json: Flag = False,
 ) -> None:
     """Measure speed against plain PyTorch loops and the machine's peak; leave the machine alone meanwhile.
@@ -252,11 +253,17 @@ def bench(
         Interleaved rounds; their medians are printed.
     threads
         Threads to use; all cores by default.
+    flame
+        Draw one step of UER as a flame graph into this SVG file instead.
     json
         Print one JSON document.
     """
     from evenhand import bench as benchmark
 
+    if flame is not None:
+        benchmark.draw_step(flame, threads)
+        print(flame)
+        return
     chosen = list(benchmark.PARTS) if parts == "all" else [part.strip() for part in parts.split(",")]
     measured = benchmark.measure(["methods"] if methods else chosen, rounds, threads, methods)
     if json:

@@ -23,7 +23,7 @@ from evenhand.network import Network
 from evenhand.scoring import Phase
 
 PURPOSES = ("head", "retrieval", "storage", "augment/stream", "augment/replay")
-EVALUATION_BATCH = 256
+EVALUATION_BATCH = 128
 
 
 class Learner:
