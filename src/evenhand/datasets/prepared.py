@@ -100,7 +100,7 @@ def _make(name: str, raw: Raw, folder: Path, listen: Listen, check: Callable[[Da
         _write(raw, aside, listen)
         dataset = _map(name, aside)
         check(dataset)
-        _settle(aside, folder)
+        _settle(name, aside, folder)
     except OSError as error:
         raise errors.RunError(f"The arrays of {name} cannot be written to {home}: {error.strerror or error}.") from None
     finally:
@@ -111,12 +111,18 @@ def _make(name: str, raw: Raw, folder: Path, listen: Listen, check: Callable[[Da
     return dataset
 
 
-def _settle(aside: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)  # what is there could not be read
+def _settle(name: str, aside: Path, folder: Path) -> None:
+    """Move finished arrays into place, unless another process was faster; nobody ever sees half of them there."""
+    with suppress(Exception):
+        _map(name, folder)
+        return
+    with suppress(OSError):
+        folder.replace(aside / "broken")
+    shutil.rmtree(aside / "broken", ignore_errors=True)
     try:
         aside.replace(folder)
     except OSError:
-        if not (folder / FACTS).exists():  # else another process was faster, and has made the same
+        if not folder.is_dir():  # else it was faster by a hair
             raise
 
 
