@@ -12,7 +12,6 @@ import torch
 
 from datasets.makers import flat, left, noise, quiet, write
 from evenhand import datasets
-from evenhand.datasets import prepared as module
 from evenhand.datasets.encoded import Encoded
 from evenhand.datasets.prepared import ARRAYS, Raw, prepared
 from evenhand.errors import InputError, RunError
@@ -306,26 +305,38 @@ def test_another_process_that_is_faster(source):
     assert get(source, Reader(KeyError("is not read"))).digest == dataset.digest
 
 
-def test_another_process_that_is_faster_by_a_hair(source, monkeypatch):
+@pytest.mark.parametrize("broken", [False, True])
+def test_another_process_that_is_faster_by_a_hair(source, monkeypatch, broken):
+    """When we move ours into place it has just put its own there."""
     get(source, Reader())
     [made] = folders(source.parent / ".evenhand")
-    kept = {path: path.read_bytes() for path in made.iterdir()}
-    facts = (made / "facts.json").read_text()
-    (made / "facts.json").write_text("{}")
-    rmtree = module.shutil.rmtree
+    theirs = {path.name: path.read_bytes() for path in made.iterdir()}
+    for path in [made / "facts.json"] if broken else [*made.iterdir(), made]:
+        path.rmdir() if path == made else path.unlink()
+    replace, moves = Path.replace, []
 
-    def late(path, *args, **options):
-        if path == made:  # it puts its own there after we have looked
-            (made / "facts.json").write_text(facts)
-        else:
-            rmtree(path, *args, **options)
+    def late(self, target):
+        if target == made:
+            moves.append(self)
+            write(made, theirs)
+        return replace(self, target)
 
-    monkeypatch.setattr(module.shutil, "rmtree", late)
+    monkeypatch.setattr(Path, "replace", late)
     reader = Reader()
     assert np.array_equal(get(source, reader).train_x, reader.raw.train_x)
-    assert reader.calls == 1
+    assert reader.calls == len(moves) == 1
     assert folders(source.parent / ".evenhand") == [made]
-    assert {path: path.read_bytes() for path in made.iterdir()} == kept
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == theirs
+
+
+def test_arrays_that_cannot_be_moved_into_place(source, monkeypatch):
+    def refuse(self, target):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(RunError, match=r"The arrays of mine cannot be written to .*\.evenhand: Permission denied\."):
+        get(source, Reader())
+    assert left(source.parent) == ["mine.bin"]
 
 
 PROCESS = """
@@ -361,3 +372,56 @@ def test_several_processes_at_once(tmp_path):
     assert {digest.strip() for digest, _ in ended} == {datasets.load(f"folder:{path}").digest}
     [made] = folders(tmp_path / ".evenhand")
     assert json.loads((made / "facts.json").read_text())["classes"] == ["a", "b"]
+
+
+CROWD = """
+import os, random, sys, time
+from pathlib import Path
+import numpy as np
+from evenhand.datasets.prepared import Raw, prepared
+
+def slow(name):
+    call = getattr(os, name)
+    def late(*args, **options):
+        time.sleep(random.choice((0, random.random() * 0.003)))
+        return call(*args, **options)
+    setattr(os, name, late)
+
+def load(path):
+    raw = Raw(np.ones((4, 9)), np.arange(4) % 2, np.ones((2, 9)), np.arange(2), ("a", "b"))
+    return prepared("mine", path, [path], lambda: raw, lambda *_: None)
+
+def work(path):
+    random.seed(os.getpid())
+    for name in ("unlink", "rename", "replace", "rmdir", "mkdir", "open", "scandir", "stat"):
+        slow(name)
+    try:
+        assert load(path).train_x.sum() == 36
+        os._exit(0)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr, flush=True)
+        os._exit(1)
+
+for number in range(80):
+    path = Path(sys.argv[1]) / str(number) / "mine.bin"
+    path.parent.mkdir()
+    path.touch()
+    if number % 2:
+        load(path)
+        next(path.parent.glob(".evenhand/*/train_x.npy")).write_bytes(b"")
+    workers = [os.fork() or work(path) for _ in range(6)]
+    for worker in workers:
+        os.waitpid(worker, 0)
+    print([len(list(folder.iterdir())) for folder in path.parent.glob(".evenhand/*")])
+"""
+
+
+@pytest.mark.slow
+def test_six_processes_that_are_interrupted_anywhere(tmp_path):
+    """Every call of the system may take a while; whoever comes when, all have the arrays and one copy is left."""
+    (tmp_path / "place").mkdir()
+    command = [sys.executable, "-W", "ignore", "-c", CROWD, str(tmp_path / "place")]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == ["[5]"] * 80
+    assert not (tmp_path / "cache").exists()
