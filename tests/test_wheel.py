@@ -43,4 +43,4 @@ def test_the_wheel_works_alone(tmp_path):
         text=True,
     )
     assert Path(shown.stdout.strip()).is_relative_to(home)
-    assert list(home.rglob("fashion_cut/NOTICE"))
+    assert list(home.rglob("embedded/NOTICE"))

@@ -147,10 +147,12 @@ def _upright(image: Image.Image) -> Image.Image:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
         most = 1 if image.mode == "F" else 65535
-        values = np.asarray(image).astype(np.float32)
+        values = np.array(image, np.float32)
         if not (values.min() >= 0 and values.max() <= most):
             raise errors.InputError(f"Its pixels of the kind {image.mode} are not numbers from 0 to {most}.")
-        image = Image.fromarray((values * 255 / most).round().astype(np.uint8))
+        values *= 255  # in place: the image may be as large as we take
+        values /= most
+        image = Image.fromarray(values.round(out=values).astype(np.uint8))
     if image.has_transparency_data:
         black = Image.new("RGBA", image.size, (0, 0, 0, 255))
         image = Image.alpha_composite(black, image.convert("RGBA"))
