@@ -30,7 +30,7 @@ COUNT = 10_000
 WHOLE = 100  # of them are loaded by name, and must leave nothing behind when they fail
 SECONDS = 5
 ADDRESSES = 4 << 30  # bytes that a test may take on top of what there is: a bomb ends the test, not the machine
-MEMORY = 1500 << 10  # kilobytes that a test may really use: the largest image that we take, a few times over
+MEMORY = 1200 << 10  # kilobytes that a test may really use: the largest image that we take, a few times over
 INTERESTING = (0, 1, 2, 7, 8, 16, 32, 64, 127, 128, 255, 256, 1000, 32767, 65535, 1 << 24, (1 << 31) - 1, 1 << 31)
 INTERESTING += ((1 << 32) - 1, 1 << 32, (1 << 63) - 1, (1 << 64) - 1, (1 << 64) - 512)
 

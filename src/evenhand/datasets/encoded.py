@@ -154,6 +154,10 @@ def _rgb(image: Image.Image) -> Image.Image:
         values /= most
         image = Image.fromarray(values.round(out=values).astype(np.uint8))
     if image.has_transparency_data:
-        black = Image.new("RGBA", image.size, (0, 0, 0, 255))
-        image = Image.alpha_composite(black, image.convert("RGBA"))
-    return image.convert("RGB")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), _as(image, "RGBA"))
+    return _as(image, "RGB")
+
+
+def _as(image: Image.Image, mode: str) -> Image.Image:
+    """The image in this mode, and not a copy of it where it has the mode already."""
+    return image if image.mode == mode else image.convert(mode)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenhand import errors
-from evenhand.datasets import archives
+from evenhand.datasets import archives, arrays
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.encoded import Encoded, Listen
 from evenhand.datasets.prepared import Raw, prepared
@@ -15,7 +15,6 @@ from evenhand.datasets.prepared import Raw, prepared
 ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 TESTS = ("test", "val", "valid", "validation")
 Classes = Sequence[tuple[str, list[Path]]]  # the images of each class
-HELD_OUT = 5  # every fifth image of a class is for testing where the folder has no split
 
 
 def load(path: Path, listen: Listen, size: int | None = None, skip_bad: bool = False) -> Dataset:
@@ -49,8 +48,8 @@ def read(path: Path, size: int | None, skip_bad: bool) -> Raw:
             raise errors.InputError(f"The class '{strange}' is in only one of {path}/train and {path}/{tests[0]}.")
     else:
         whole = by_class(path)
-        train = {name: [file for i, file in enumerate(found) if i % HELD_OUT] for name, found in whole.items()}
-        test = {name: found[::HELD_OUT] for name, found in whole.items()}
+        train = {name: [file for i, file in enumerate(found) if i % arrays.HELD_OUT] for name, found in whole.items()}
+        test = {name: found[::arrays.HELD_OUT] for name, found in whole.items()}
         if few := [name for name, found in whole.items() if len(found) < 2]:
             raise errors.InputError(f"The class '{few[0]}' in {path} has one image, and testing needs a second one.")
     return listed(list(train.items()), list(test.items()), size, skip_bad)
