@@ -49,7 +49,7 @@ def read(path: Path, size: int | None, skip_bad: bool) -> Raw:
     else:
         whole = by_class(path)
         train = {name: [file for i, file in enumerate(found) if i % arrays.HELD_OUT] for name, found in whole.items()}
-        test = {name: found[::arrays.HELD_OUT] for name, found in whole.items()}
+        test = {name: found[:: arrays.HELD_OUT] for name, found in whole.items()}
         if few := [name for name, found in whole.items() if len(found) < 2]:
             raise errors.InputError(f"The class '{few[0]}' in {path} has one image, and testing needs a second one.")
     return listed(list(train.items()), list(test.items()), size, skip_bad)
