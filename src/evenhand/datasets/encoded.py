@@ -113,13 +113,7 @@ class Encoded:
 def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | None = None) -> "np.ndarray[Any, Any]":
     """Decode one image to (h, w, 3) uint8: upright, sixteen bits or floats in [0, 1] scaled, transparency on black."""
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            if image.width * image.height > LARGEST:
-                raise errors.InputError(f"It has {image.width} x {image.height} pixels.")
-            if size is not None:
-                image.draft("RGB", (2 * size, 2 * size))  # lets a large JPEG be decoded at a fraction of its size
-            image.load()
-            plain = _rgb(_upright(image))
+        plain = _read(content, size)
     except errors.InputError:
         raise
     except Exception as error:  # Pillow's readers raise nearly anything for a broken file
@@ -133,15 +127,22 @@ def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | Non
     return pixels
 
 
+def _read(content: bytes, size: int | None) -> Image.Image:
+    """One image, upright and in RGB; what it was made from is freed, since it may be as large as we take."""
+    with Image.open(io.BytesIO(content)) as image:
+        if image.width * image.height > LARGEST:
+            raise errors.InputError(f"It has {image.width} x {image.height} pixels.")
+        if size is not None:
+            image.draft("RGB", (2 * size, 2 * size))  # lets a large JPEG be decoded at a fraction of its size
+        image.load()
+        plain, turn = _rgb(image), None
+        with suppress(Exception):  # a whole image may have broken EXIF data
+            turn = TURNS.get(image.getexif().get(ORIENTATION))
+    return plain if turn is None else plain.transpose(turn)
+
+
 def _reason(error: errors.InputError | OSError) -> str:
     return f"{error.strerror or error}." if isinstance(error, OSError) else str(error)
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    turn = None
-    with suppress(Exception):  # a whole image may have broken EXIF data
-        turn = TURNS.get(image.getexif().get(ORIENTATION))
-    return image if turn is None else image.transpose(turn)
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -150,14 +151,11 @@ def _rgb(image: Image.Image) -> Image.Image:
         values = np.array(image, np.float32)
         if not (values.min() >= 0 and values.max() <= most):
             raise errors.InputError(f"Its pixels of the kind {image.mode} are not numbers from 0 to {most}.")
-        values *= 255  # in place: the image may be as large as we take
+        values *= 255  # in place: it may be large
         values /= most
         image = Image.fromarray(values.round(out=values).astype(np.uint8))
     if image.has_transparency_data:
-        image = Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), _as(image, "RGBA"))
-    return _as(image, "RGB")
-
-
-def _as(image: Image.Image, mode: str) -> Image.Image:
-    """The image in this mode, and not a copy of it where it has the mode already."""
-    return image if image.mode == mode else image.convert(mode)
+        black, over = Image.new("RGB", image.size), image if image.mode == "RGBA" else image.convert("RGBA")
+        black.paste(over, mask=over)
+        return black
+    return image if image.mode == "RGB" else image.convert("RGB")
