@@ -1,4 +1,4 @@
-"""The command line: `evenhand run`, `data`, `methods`, `report`, `check`, `bench`.
+"""The command line: `evenhand run`, `grid`, `tune`, `runs`, `data`, `methods`, `report`, `check`, `bench`.
 
 Torch is imported inside the commands, so that help is there at once.
 """
@@ -16,6 +16,8 @@ from rich.console import Console
 from evenhand import __version__
 from evenhand.cli_data import data as data_app
 from evenhand.cli_data import prepare, use
+from evenhand.cli_grid import COMPILE, conclude, grid, sinks, tune
+from evenhand.cli_runs import runs
 from evenhand.errors import EvenhandError, InputError
 
 app = App(
@@ -25,7 +27,9 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 app.command(data_app)
-COMPILE = {"auto": None, "on": True, "off": False}
+app.command(grid)
+app.command(runs)
+app.command(tune)
 Flag = Annotated[bool, Parameter(negative=())]
 
 
@@ -56,6 +60,7 @@ def run(
     threads: int | None = None,
     workers: int | None = None,
     compile: Literal["auto", "on", "off"] = "auto",
+    track: str = "",
     root: Path = Path("runs"),
     anyway: Flag = False,
     json: Flag = False,
@@ -114,6 +119,8 @@ def run(
         Processes; workers times threads never exceed the cores.
     compile
         Make the network faster with torch.compile; auto does so in runs that are long enough to pay for it.
+    track
+        Tell others of the records as well, with commas between: tensorboard, mlflow, wandb, module:attribute.
     root
         The folder below which every run has its own.
     anyway
@@ -121,10 +128,9 @@ def run(
     json
         Print one JSON document and nothing else.
     """
-    from evenhand import show
-    from evenhand.experiment.engine import Failure, run_all
-    from evenhand.experiment.result import Result, by_setting, summarise
+    from evenhand.experiment.engine import How, run_all
     from evenhand.experiment.spec import Spec
+    from evenhand.watch import Watch
 
     if not methods:
         raise InputError("Name at least one method, e.g. evenhand run er uer. The names: evenhand methods.")
@@ -147,21 +153,10 @@ def run(
     specs = list(dict.fromkeys(specs))
     use(data_dir)
     prepare(data, size, skip_bad or False)
-    with show.Watch(specs) as watch:
-        outcomes = run_all(
-            specs, root, workers=workers, threads=threads, anyway=anyway, compile=COMPILE[compile], listen=watch
-        )
-    done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
-    summaries = [summarise(group) for group in by_setting(done)]
-    if json:
-        _print_json({"schema": 1, "results": summaries})
-    elif summaries:
-        show.stdout().print(show.results_table(summaries))
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
-    for failure in failures:
-        print(failure.trace, end="", file=sys.stderr)
-    causes = {failure.cause for failure in failures}
-    return 1 if "fault" in causes else 130 if "stopped" in causes else 2 if causes else 0
+    how = How(anyway, COMPILE[compile], track=sinks(track))
+    with Watch(specs) as watch:
+        outcomes = run_all(specs, root, how, workers=workers, threads=threads, listen=watch)
+    return conclude(outcomes, json)
 
 
 @app.command

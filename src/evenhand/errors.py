@@ -25,6 +25,10 @@ class RunError(EvenhandError, RuntimeError):
     """A run folder that cannot be read, written or continued."""
 
 
+class BusyError(RunError):
+    """A run that another process is making."""
+
+
 def wrong(what: str, must: str, got: object, then: str = "") -> InputError:
     """Make the error for one bad value.
 

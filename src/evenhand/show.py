@@ -1,6 +1,5 @@
-"""What the terminal shows: progress while runs go on, and tables when they have ended."""
+"""What the terminal shows: progress of one piece of work, and tables."""
 
-import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -8,76 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from evenhand.experiment.engine import Failure, Outcome
-from evenhand.experiment.runs import Progress as Place
-from evenhand.experiment.spec import Spec
-
 STDOUT_WIDTH = 140  # of tables that do not go to a terminal
-
-
-class Watch:
-    """A live bar for every run on a terminal; elsewhere a plain line at each stage and each end. On stderr."""
-
-    def __init__(self, specs: list[Spec]) -> None:
-        self.console = Console(stderr=True)
-        self.names = {spec.key: f"{spec.method} seed {spec.seed}" for spec in specs}
-        self.stages: dict[str, int] = {}
-        self.tasks: dict[str, TaskID] = {}
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("stage {task.fields[stage]}  step {task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[rate]}  {task.fields[accuracy]}"),
-            TimeRemainingColumn(compact=True),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
-
-    def __enter__(self) -> Self:
-        self.bars.start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.bars.stop()
-
-    def __call__(self, event: Place | Outcome) -> None:
-        """Show one event."""
-        if isinstance(event, Place):
-            self._place(event)
-        else:
-            self._end(event)
-
-    def _place(self, place: Place) -> None:
-        accuracy = "" if place.accuracy is None else f"accuracy {percent(place.accuracy)}"
-        rate, stage = f"{place.rate:.0f} samples/s", f"{place.stage}/{place.stages}"
-        name = self.names[place.key]
-        if self.console.is_terminal:
-            if place.key not in self.tasks:
-                self.tasks[place.key] = self.bars.add_task(name, stage="", rate="", accuracy="")
-            self.bars.update(
-                self.tasks[place.key],
-                completed=place.step,
-                total=place.steps,
-                stage=stage,
-                rate=rate,
-                accuracy=accuracy,
-            )
-        elif self.stages.get(place.key) != place.stage:
-            self.stages[place.key] = place.stage
-            self._line(f"{name}: stage {stage}, step {place.step}/{place.steps}, {rate}  {accuracy}")
-
-    def _end(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Failure):
-            self._line(f"{self.names[outcome.spec.key]}: {outcome.sentence}")
-            return
-        accuracy = percent(outcome.summary()["final_accuracy"])
-        self._line(f"{self.names[outcome.key]}: done, accuracy {accuracy}, {outcome.seconds:.0f} s")
-        if outcome.key in self.tasks:
-            self.bars.remove_task(self.tasks.pop(outcome.key))
-
-    def _line(self, text: str) -> None:
-        clock = time.strftime("%H:%M:%S")
-        self.console.print(f"{clock} {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 class Work:
@@ -128,16 +58,16 @@ def datasets_table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def results_table(summaries: list[dict[str, Any]]) -> Table:
-    """The table that ends `evenhand run`; one row for each method, memory and dataset."""
+def results_table(summaries: list[dict[str, Any]], names: list[str]) -> Table:
+    """The table that ends `evenhand run`; one row for each setting, by its name."""
     places = sorted({f"{s['data']}, memory {s['memory']}" for s in summaries})
     table = Table(title=f"Final average accuracy in %: {'; '.join(places)}", title_justify="left")
     table.add_column("method", no_wrap=True)
     for name in ("accuracy", "95 % interval", "previous", "current", "forgetting", "seconds", "seeds"):
         table.add_column(name, justify="right")
-    for s in summaries:
+    for s, name in zip(summaries, names, strict=True):
         table.add_row(
-            s["method"],
+            name,
             percent(s["final_accuracy"], unit=""),
             "-" if s["interval"] is None else f"± {percent(s['interval'], unit='')}",
             percent(s["previous"], unit=""),
@@ -145,6 +75,31 @@ def results_table(summaries: list[dict[str, Any]]) -> Table:
             percent(s["forgetting"], unit=""),
             f"{s['seconds']:.0f}",
             str(len(s["seeds"])),
+        )
+    return table
+
+
+def tuning_table(points: list[dict[str, Any]], chosen: int) -> Table:
+    """The curve of `evenhand tune`: a row and a bar for each point, the choice marked."""
+    table = Table(title="Accuracy in % on held-out training samples", title_justify="left")
+    for name in points[0]["values"]:
+        table.add_column(name, justify="right")
+    for name in ("accuracy", "95 % interval", "seeds"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    low = min(point["accuracy"] for point in points)
+    high = max(point["accuracy"] for point in points)
+    for number, point in enumerate(points):
+        length = 4 + round(20 * (point["accuracy"] - low) / ((high - low) or 1))
+        given_up = f"given up at stage {point['given_up']}" if point["given_up"] else ""
+        mark = " chosen" if number == chosen else ""
+        table.add_row(
+            *(str(value) for value in point["values"].values()),
+            percent(point["accuracy"], unit=""),
+            "-" if point["interval"] is None else f"± {percent(point['interval'], unit='')}",
+            str(point["seeds"]),
+            given_up or "█" * length + mark,
+            style="bold" if mark else "dim" if given_up else "",
         )
     return table
 

@@ -43,11 +43,11 @@ def test_a_begun_run_keeps_its_threads(tmp_path, monkeypatch):
     with pytest.raises(Interrupted):
         run(SPECS[0], tmp_path, stop=lambda: True)
     shares = []
-    monkeypatch.setattr("evenhand.experiment.engine._inline", lambda s, r, share, *_: shares.append(share) or {})
+    monkeypatch.setattr("evenhand.experiment.engine._inline", lambda _, threads: shares.append(threads))
     monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
     with pytest.raises(KeyError):
         run_all(SPECS[:1], tmp_path, workers=1)
-    assert shares == [Share(1, 1)]
+    assert shares == [1]
 
 
 def test_shares_use_all_cores_and_no_more(monkeypatch):

@@ -1,47 +1,80 @@
-"""The local engine: many runs, here or in processes of their own, each with its share of the cores."""
+"""The engine: many runs, here, in processes of their own or on a cluster; one failure does not stop the others."""
 
-import multiprocessing
 import os
-import queue
-import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import torch
 
 from evenhand import errors
+from evenhand.datasets import Dataset
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.process import stop_requests
 from evenhand.experiment.result import Result
-from evenhand.experiment.runs import Interrupted, Progress, run
+from evenhand.experiment.runs import Interrupted, Note, Paused, Progress, Report, run
 from evenhand.experiment.spec import Spec
+
+Cause = Literal["mistake", "stopped", "paused", "busy", "fault", "lost"]
+ENGINES = ("auto", "inline", "processes", "ray")
+AGAIN = 2.0  # seconds until a run that somebody else is making is looked at again
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not end: by a mistake that a user can mend, by request, or by a fault of ours."""
+    """A run that did not end.
+
+    By a mistake that a user can mend, by request, because it was to go no further, because another process makes it, by
+    a fault of ours, or because its worker was lost.
+    """
 
     spec: Spec
-    cause: Literal["mistake", "stopped", "fault"]
+    cause: Cause
     sentence: str
     trace: str = ""
 
 
+@dataclass(frozen=True)
+class Found:
+    """How many of all runs were there already."""
+
+    done: int
+    of: int
+
+
 Outcome = Result | Failure
-Listener = Callable[[Progress | Outcome], None]
+Event = Found | Progress | Note | Outcome
+Listener = Callable[[Event], None]
 
 
-class How(TypedDict):
-    """Options of a run that are not part of the experiment."""
+@dataclass(frozen=True)
+class How:
+    """Options of many runs that are not part of the experiment.
 
-    anyway: bool
-    compile: bool | None
+    Parameters
+    ----------
+    anyway, compile, until, track
+        As in `run`.
+    retries
+        How often a run is tried again that failed by a fault, or whose worker was lost.
+    patient
+        Come back to a run that another process is making until it is done, or its worker dead.
+    address, gpus, shared
+        Of the cluster: where it is, the GPUs of a run, and whether all its nodes see the root.
+    """
+
+    anyway: bool = False
+    compile: bool | None = None
+    until: int | None = None
+    track: tuple[str, ...] = ()
+    retries: int = 0
+    patient: bool = False
+    address: str | None = None
+    gpus: float = 0
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,117 +99,144 @@ class Share:
         return cls(workers, threads)
 
 
+class Roster:
+    """What is still to be run, how often it was tried, and what came of it."""
+
+    def __init__(self, specs: Sequence[Spec], root: Path, how: How, listen: Listener) -> None:
+        self.root = root
+        self.how = how
+        self.listen = listen
+        self.outcomes: dict[str, Outcome] = {}
+        self._waiting = list(specs)
+        self._tries: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> Spec | None:
+        """The next spec to run, if there is one whose time has come."""
+        now = time.monotonic()
+        for position, spec in enumerate(self._waiting):
+            if self._not_before.get(spec.key, 0) <= now:
+                return self._waiting.pop(position)
+        return None
+
+    def settle(self, spec: Spec, outcome: Outcome) -> None:
+        """Note what came of a run, or put it back."""
+        cause = outcome.cause if isinstance(outcome, Failure) else None
+        if cause == "busy" and (self.how.patient or spec.key in self._tries):
+            self._put_back(spec)  # who has just been lost may still hold it
+            return
+        tried = self._tries[spec.key] = self._tries.get(spec.key, 0) + 1
+        if isinstance(outcome, Failure) and cause in ("fault", "lost"):
+            if tried <= self.how.retries:
+                self.listen(Note(spec.key, f"{outcome.sentence} Trying again."))
+                self._put_back(spec)
+                return
+            if cause == "lost":
+                self._bury(spec, outcome.sentence)
+        self.outcomes[spec.key] = outcome
+        self.listen(outcome)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        for spec in self._waiting:
+            self.outcomes[spec.key] = Failure(spec, "stopped", "Not begun.")
+            self.listen(self.outcomes[spec.key])
+        self._waiting.clear()
+
+    def _put_back(self, spec: Spec) -> None:
+        self._not_before[spec.key] = time.monotonic() + AGAIN
+        self._waiting.append(spec)
+
+    def _bury(self, spec: Spec, sentence: str) -> None:
+        """Record the failure that a lost worker could not record itself."""
+        folder = Folder(self.root, spec)
+        with suppress(errors.RunError), folder.locked():
+            folder.fail(sentence)
+
+
 def run_all(
     specs: Sequence[Spec],
     root: Path,
+    how: How | None = None,
     *,
+    engine: str = "auto",
     workers: int | None = None,
     threads: int | None = None,
-    anyway: bool = False,
-    compile: bool | None = None,
     listen: Listener = lambda _: None,
 ) -> list[Outcome]:
-    """Run what is missing of the specs and return all outcomes in their order; one failure does not stop the others.
+    """Run what is missing of the specs and return all outcomes in their order.
 
     A run that was begun with a number of threads goes on with it, since the bits depend on it.
     """
+    errors.choice("The 'engine'", engine, ENGINES)
+    how = how or How()
     done: dict[str, Outcome] = {}
     begun: list[int] = []  # the threads of runs that were stopped
     for spec in specs:
-        with suppress(errors.RunError, KeyError):  # what is damaged is named when its run is tried
+        with suppress(errors.RunError, KeyError, TypeError):  # what is damaged is named when its run is tried
             folder = Folder(root, spec)
             if result := folder.result():
                 done[spec.key] = result
-            elif folder.state.exists():
+            elif folder.begun:
                 begun.append(folder.status()["environment"]["threads"])
-    missing = [spec for spec in specs if spec.key not in done]
+    missing = [spec for spec in dict.fromkeys(specs) if spec.key not in done]
+    listen(Found(len(done), len(done) + len(missing)))
     if threads is None and begun:
         threads = max(begun)
-    share = Share.of(len(missing), workers, threads)
-    engine = _inline if share.workers == 1 else _processes
-    outcomes = (
-        {**done, **engine(missing, root, share, {"anyway": anyway, "compile": compile}, listen)} if missing else done
-    )
+    roster = Roster(missing, root, how, listen)
+    if missing:
+        _start(engine, roster, workers, threads)
+    outcomes = {**done, **roster.outcomes}
     return [outcomes[spec.key] for spec in specs]
 
 
-def _inline(specs: Sequence[Spec], root: Path, share: Share, how: How, listen: Listener) -> dict[str, Outcome]:
-    torch.set_num_threads(share.threads)
-    outcomes: dict[str, Outcome] = {}
-    stopped = False
-    for spec in specs:
-        outcome = Failure(spec, "stopped", "Not begun.") if stopped else _attempt(spec, root, how, listen)
-        stopped = isinstance(outcome, Failure) and outcome.cause == "stopped"
-        outcomes[spec.key] = outcome
-        listen(outcome)
-    return outcomes
+def _start(engine: str, roster: Roster, workers: int | None, threads: int | None) -> None:
+    if engine == "ray":
+        from evenhand.experiment import cluster
 
-
-def _processes(specs: Sequence[Spec], root: Path, share: Share, how: How, listen: Listener) -> dict[str, Outcome]:
-    context = multiprocessing.get_context("spawn")
-    events: Any = context.Queue()
-    closing = context.Event()
-    outcomes: dict[str, Outcome] = {}
-    with (
-        stop_requests() as stopping,
-        ProcessPoolExecutor(
-            share.workers, context, initializer=_begin, initargs=(events, closing, share.threads)
-        ) as pool,
-    ):
-        waiting: dict[Future[Outcome], Spec] = {pool.submit(_work, spec, root, how): spec for spec in specs}
-        while waiting:
-            finished, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            _drain(events, listen)
-            for future in finished:
-                spec = waiting.pop(future)
-                outcomes[spec.key] = outcome = _outcome(future, spec)
-                listen(outcome)
-            if stopping.is_set():
-                closing.set()
-    return outcomes
-
-
-def _outcome(future: "Future[Outcome]", spec: Spec) -> Outcome:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return Failure(spec, "fault", "Its process died. The same command goes on with it.")
-
-
-def _drain(events: Any, listen: Listener) -> None:
-    try:
-        while True:
-            listen(events.get_nowait())
-    except queue.Empty:
+        cluster.work(roster, workers, threads or 1)
         return
+    share = Share.of(1 if engine == "inline" else len(roster), 1 if engine == "inline" else workers, threads)
+    if engine == "inline" or (engine == "auto" and share.workers == 1):
+        _inline(roster, share.threads)
+    else:
+        from evenhand.experiment import processes
+
+        processes.work(roster, share.workers, share.threads)
 
 
-_events: Any = None
-_closing: Any = None
-
-
-def _begin(events: Any, closing: Any, threads: int) -> None:
-    """Set up a worker once; a Ctrl-C reaches it through the parent."""
-    global _events, _closing
-    _events, _closing = events, closing
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _inline(roster: Roster, threads: int) -> None:
     torch.set_num_threads(threads)
+    while roster:
+        if (spec := roster.take()) is None:
+            time.sleep(0.1)
+            continue
+        outcome = attempt(spec, roster.root, roster.how, roster.listen)
+        roster.settle(spec, outcome)
+        if isinstance(outcome, Failure) and outcome.cause == "stopped":
+            roster.stop()
 
 
-def _work(spec: Spec, root: Path, how: How) -> Outcome:
-    if _closing.is_set():
-        return Failure(spec, "stopped", "Not begun.")
-    return _attempt(spec, root, how, _events.put, _closing.is_set)
-
-
-def _attempt(
-    spec: Spec, root: Path, how: How, report: Callable[[Progress], None], stop: Callable[[], bool] = lambda: False
+def attempt(
+    spec: Spec,
+    root: Path,
+    how: How,
+    report: Report,
+    stop: Callable[[], bool] = lambda: False,
+    dataset: Dataset | None = None,
 ) -> Outcome:
+    """Run a spec, and return what went wrong rather than raise it."""
+    options: dict[str, Any] = {name: getattr(how, name) for name in ("anyway", "compile", "until", "track")}
     try:
-        return run(spec, root, report=report, stop=stop, **how)
+        return run(spec, root, report=report, stop=stop, dataset=dataset, **options)
+    except errors.BusyError as error:
+        return Failure(spec, "busy", str(error))
     except errors.EvenhandError as error:
         return Failure(spec, "mistake", str(error))
     except Interrupted as request:
-        return Failure(spec, "stopped", str(request))
+        return Failure(spec, "paused" if isinstance(request, Paused) else "stopped", str(request))
     except Exception as error:
         return Failure(spec, "fault", f"{type(error).__name__}: {error}", traceback.format_exc())

@@ -1,25 +1,30 @@
 """A run: a learner meets a stream. It can be killed at any moment and goes on to the same bits."""
 
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from evenhand import backbones, draws, errors, files, names
+from evenhand import backbones, draws, errors, names
 from evenhand.compiled import worth
-from evenhand.datasets import load
+from evenhand.datasets import Dataset, load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.process import environment, hardware, stop_requests
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
+from evenhand.experiment.tracking import Tracker
 from evenhand.learner import Learner
 from evenhand.method import Method
 from evenhand.network import Network
 from evenhand.streams import Stream
+
+CHECKPOINT_SHARE = 0.01  # of a run's time at most, but for those at stage ends
 
 
 @dataclass(frozen=True)
@@ -32,16 +37,35 @@ class Progress:
     stage: int
     stages: int
     rate: float
+    """Samples of the stream a second."""
+    batch: int
     accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to say about a run that goes on."""
+
+    key: str
+    sentence: str
+
+
+Report = Callable[[Progress | Note], None]
 
 
 class Interrupted(Exception):  # noqa: N818 - a request, not an error
     """The run was asked to stop and has saved its state."""
 
 
-def build(spec: Spec, method: Method | None = None, compile: bool | None = False) -> tuple[Stream, Learner]:
+class Paused(Interrupted):
+    """The run has come as far as it was to go."""
+
+
+def build(
+    spec: Spec, method: Method | None = None, compile: bool | None = False, dataset: Dataset | None = None
+) -> tuple[Stream, Learner]:
     """Make the stream and the learner of a spec, or a learner with another method; None compiles where it pays."""
-    dataset = load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
+    dataset = dataset or load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
     stream = Stream.split(
         dataset,
         spec.stages,
@@ -74,11 +98,15 @@ def run(
     spec: Spec,
     root: str | Path = "runs",
     *,
-    report: Callable[[Progress], None] = lambda _: None,
+    report: Report = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
+    until: int | None = None,
     anyway: bool = False,
     compile: bool | None = None,
+    track: Sequence[str] = (),
+    wait: float = 0,
     checkpoint_seconds: float = 60,
+    dataset: Dataset | None = None,
 ) -> Result:
     """Run a spec, or go on with it, or read its result if it is there.
 
@@ -91,24 +119,44 @@ def run(
     stop
         Asked after every step; once it is true, the state is saved and the run ends with `Interrupted`. Ctrl-C and
         SIGTERM do the same.
+    until
+        End with `Paused`, its state saved, when this stage has ended, unless it is the last one.
     anyway
         Go on with a run that was begun under other threads or versions, though its numbers may then differ.
     compile
         Whether torch.compile makes the trunk faster; None does so where it pays, and goes on as the run was begun.
+    track
+        Sinks that are told of the records as they come: tensorboard, mlflow, wandb or module:attribute.
+    wait
+        Seconds to wait for another process that makes this run.
     checkpoint_seconds
         The longest stretch of work that a kill can cost.
+    dataset
+        The data that the spec names, where they are at hand already.
     """
     folder = Folder(Path(root), spec)
-    with folder.locked():
+    with folder.locked(wait):
         if result := folder.result():
             return result
+        if until is not None and len(folder.records()) >= until:
+            raise Paused(f"Stage {until} has ended; the state is saved.")
+        tracker = Tracker(track, lambda sentence: report(Note(spec.key, sentence)))
+        state = "failed"
         try:
-            _Run(folder, report, anyway, compile).finish(stop, checkpoint_seconds)
-        except (Interrupted, errors.RunError):
+            _Run(folder, report, anyway, compile, tracker, dataset).finish(stop, until, checkpoint_seconds)
+            state = "done"
+        except Interrupted:
+            state = "stopped"
+            raise
+        except errors.RunError:
             raise
         except Exception as error:
-            folder.mark("failed", error=f"{type(error).__name__}: {error}", environment=environment())
+            trace = "" if isinstance(error, errors.EvenhandError) else traceback.format_exc()
+            with suppress(errors.RunError):  # a full disk must not hide what went wrong
+                folder.fail(f"{type(error).__name__}: {error}", trace)
             raise
+        finally:
+            tracker.end(state)
         result = folder.result()
         assert result is not None
         return result
@@ -117,12 +165,21 @@ def run(
 class _Run:
     """The moving parts of one run; all of them are in the checkpoint."""
 
-    def __init__(self, folder: Folder, report: Callable[[Progress], None], anyway: bool, compile: bool | None) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        report: Report,
+        anyway: bool,
+        compile: bool | None,
+        tracker: Tracker,
+        dataset: Dataset | None,
+    ) -> None:
         self.folder = folder
         self.report = report
-        if compile is None and folder.state.exists():
+        self.tracker = tracker
+        if compile is None and folder.begun:
             compile = folder.status().get("environment", {}).get("compile", False)
-        self.stream, self.learner = build(folder.spec, compile=compile)
+        self.stream, self.learner = build(folder.spec, compile=compile, dataset=dataset)
         self.environment = environment() | {
             "compile": self.learner.compiled is not None,
             "data": self.stream.dataset.digest[:12],
@@ -136,14 +193,18 @@ class _Run:
         self.watch = HeadWatch(folder.spec.seed)
         self.metrics: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []
-        self.trained = 0.0  # seconds in the current stage
-        if folder.state.exists():
+        self.trained = self.saving = 0.0  # seconds in the current stage
+        self.saved = self.spared = 0.0  # when the last checkpoint was made, and how long there is time until the next
+        self.kept = 0  # the position of the last checkpoint
+        if folder.begun:
             self._resume(anyway)
         folder.mark("running", environment=self.environment, hardware=hardware())
+        so_far = [{**line, **times} for line, times in zip(self.metrics, self.timing, strict=True)]
+        tracker.begin(folder.path, folder.spec, {**self.environment, **hardware()}, so_far)
 
-    def finish(self, stop: Callable[[], bool], checkpoint_seconds: float) -> None:
+    def finish(self, stop: Callable[[], bool], until: int | None, checkpoint_seconds: float) -> None:
         """Go through the rest of the stream."""
-        saved = reported = began = time.monotonic()
+        self.saved = reported = began = time.monotonic()
         started = self.position
         ends = {sum(self.stream.lengths[: i + 1]) for i in range(len(self.stream.stages))}
         with stop_requests() as stopping:
@@ -155,17 +216,18 @@ class _Run:
                 self.trained += now - tick
                 if self.position in ends:
                     self._end_stage(step.stage)
+                if step.stage + 1 == until and self.position in ends and self.position < len(self.stream):
+                    raise Paused(f"Stage {until} has ended; the state is saved.")
                 stopped = stopping.is_set() or stop()
-                if stopped or now - saved > checkpoint_seconds:
+                if stopped or now - self.saved > max(checkpoint_seconds, self.spared):
                     self._checkpoint()
-                    saved = now
                 if stopped:
                     raise Interrupted(f"Stopped at step {self.position} of {len(self.stream)}; the state is saved.")
                 if now - reported > 0.2:
                     rate = (self.position - started) * self.stream.batch / (now - began)
                     self.report(self._progress(step.stage, rate))
                     reported = now
-        self.folder.mark("done", environment=self.environment, hardware=hardware(), classes=self._class_names())
+        self.folder.complete(environment=self.environment, hardware=hardware(), classes=self._class_names())
 
     def _end_stage(self, stage: int) -> None:
         tick = time.monotonic()
@@ -174,20 +236,26 @@ class _Run:
         self.metrics.append({"stage": stage + 1, "step": self.position, **record})
         self.watch.begin_stage(self.learner)
         tested = time.monotonic() - tick
-        self.timing.append({"stage": stage + 1, "train_seconds": self.trained, "test_seconds": tested})
-        self.trained = 0.0
+        times = {"train_seconds": self.trained, "test_seconds": tested, "save_seconds": self.saving}
+        self.timing.append({"stage": stage + 1, **times})
+        self.trained = self.saving = 0.0
         self._checkpoint()
+        self.tracker.record({**self.metrics[-1], **times})
 
     def _progress(self, stage: int, rate: float) -> Progress:
         accuracy = sum(self.metrics[-1]["accuracy"]) / len(self.metrics) if self.metrics else None
+        steps, stages = len(self.stream), len(self.stream.stages)
         return Progress(
-            self.folder.spec.key, self.position, len(self.stream), stage + 1, len(self.stream.stages), rate, accuracy
+            self.folder.spec.key, self.position, steps, stage + 1, stages, rate, self.stream.batch, accuracy
         )
 
     def _class_names(self) -> list[str]:
         return [self.stream.dataset.classes[label] for label in self.learner.labels]
 
     def _checkpoint(self) -> None:
+        if self.position == self.kept:
+            return
+        tick = time.monotonic()
         tensors: dict[str, Tensor] = {**self.learner.state_dict(), **self.watch.state_dict()}
         self.folder.checkpoint(
             tensors,
@@ -200,9 +268,14 @@ class _Run:
                 "environment": self.environment,
             },
         )
+        self.kept, self.saved = self.position, time.monotonic()
+        self.saving += self.saved - tick
+        self.spared = (self.saved - tick) / CHECKPOINT_SHARE
 
     def _resume(self, anyway: bool) -> None:
-        tensors, facts = files.read_state(self.folder.state)
+        tensors, facts, damage = self.folder.restore()
+        if damage:
+            self.report(Note(self.folder.spec.key, damage))
         try:
             changed = {
                 k: (v, self.environment.get(k)) for k, v in facts["environment"].items() if self.environment.get(k) != v
@@ -215,10 +288,11 @@ class _Run:
                 )
             self.learner.load_state_dict(tensors, facts["learner"])
             self.watch.load_state_dict(tensors)
-            self.position, self.trained = facts["position"], facts["trained"]
+            self.position = self.kept = facts["position"]
+            self.trained = facts["trained"]
             self.metrics, self.timing = facts["metrics"], facts["timing"]
             self.folder.publish(facts)
         except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             if isinstance(error, errors.EvenhandError):
                 raise
-            raise errors.RunError(f"{self.folder.state} is damaged. Remove it to start the run anew.") from None
+            raise errors.RunError(f"{self.folder.state} is damaged. Remove the folder to start the run anew.") from None

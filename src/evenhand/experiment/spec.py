@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -126,6 +126,22 @@ class Spec(BaseModel):
     def setting(self) -> str:
         """What runs that differ in the seed alone have in common."""
         return json.dumps(self.model_dump(exclude={"seed"}), sort_keys=True)
+
+
+def titles(specs: Sequence[Spec], seeds: bool = True) -> list[str]:
+    """What to call each of several runs: its method, whatever else they differ in, and its seed."""
+    fields = [spec.model_dump() for spec in specs]
+    differ = [
+        name
+        for name in Spec.model_fields
+        if name not in ("method", "seed") and len({repr(spec[name]) for spec in fields}) > 1
+    ]
+
+    def title(spec: dict[str, Any]) -> str:
+        told = [str(spec[name]) if name in ("data", "order") else f"{name} {spec[name]}" for name in differ]
+        return " ".join([spec["method"], *told, *([f"seed {spec['seed']}"] if seeds else [])])
+
+    return [title(spec) for spec in fields]
 
 
 def _sentence(problem: ErrorDetails) -> errors.InputError:

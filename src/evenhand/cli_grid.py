@@ -1,0 +1,276 @@
+"""The commands about many runs: `evenhand grid`, `evenhand tune`."""
+
+import json as json_module
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from evenhand.cli_data import prepare, use
+
+if TYPE_CHECKING:
+    from evenhand.experiment.engine import Outcome
+    from evenhand.experiment.spec import Spec
+
+COMPILE = {"auto": None, "on": True, "off": False}
+THEN = {"done": "read", "running": "wait", "stopped": "go on", "failed": "try again", "damaged": "fail"}
+Flag = Annotated[bool, Parameter(negative=())]
+Engine = Literal["auto", "inline", "processes", "ray"]
+
+
+def grid(
+    file: Path,
+    *,
+    root: Path | None = None,
+    engine: Engine = "auto",
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    gpus: float = 0,
+    shared: Flag = False,
+    retries: int = 2,
+    compile: Literal["auto", "on", "off"] = "auto",
+    track: str = "",
+    data_dir: Path | None = None,
+    anyway: Flag = False,
+    dry_run: Flag = False,
+    json: Flag = False,
+) -> int:
+    """Run all that a grid file names: what is missing is run, what was stopped goes on, a failure stops nothing.
+
+    Several commands may work on one grid at once, on machines that share the root: none makes a run that another one
+    is making, and the runs of one that died are taken over.
+
+    Parameters
+    ----------
+    file
+        A TOML file: every list in it is an axis, e.g. methods = ["er", "uer"], memory = [200, 1000], seeds = 3.
+    root
+        The folder below which every run has its own; as the file says, or runs.
+    engine
+        Here one after the other (inline), in processes, or on a Ray cluster; auto uses as many processes as pay.
+    address
+        Of the Ray cluster; without one, the cluster of this machine, or a new one.
+    workers
+        Runs at a time.
+    threads
+        Threads of each run; its CPUs on a cluster.
+    gpus
+        Of each run on a cluster; a fraction shares one.
+    shared
+        All nodes of the cluster see the root: runs write there, and go on elsewhere when a node is lost.
+    retries
+        Times that a run is tried again after a fault, or when its worker died.
+    compile
+        Make the network faster with torch.compile; auto does so in runs that are long enough to pay for it.
+    track
+        Tell others of the records as well, with commas between: tensorboard, mlflow, wandb, module:attribute.
+    data_dir
+        Where datasets lie; EVENHAND_DATA says the same.
+    anyway
+        Go on with runs that were begun under other versions or threads, though their bits may then differ.
+    dry_run
+        Say what would be done, and do nothing.
+    json
+        Print one JSON document and nothing else.
+    """
+    from evenhand import errors
+    from evenhand.experiment import grid as grids
+    from evenhand.experiment.engine import How, run_all
+    from evenhand.watch import Watch
+
+    read = grids.read(file)
+    root = root or read.root or Path("runs")
+    errors.whole("The number of --retries", retries, 0)
+    errors.number("The number of --gpus", gpus, 0)
+    use(data_dir)
+    if dry_run:
+        _show_plan(read.specs, root, json)
+        return 0
+    for kind in dict.fromkeys((spec.data, spec.size, spec.skip_bad) for spec in read.specs):
+        prepare(*kind)
+    how = How(
+        anyway=anyway,
+        compile=COMPILE[compile],
+        track=sinks(track),
+        retries=retries,
+        patient=True,
+        address=address,
+        gpus=gpus,
+        shared=shared,
+    )
+    with Watch(list(read.specs)) as watch:
+        outcomes = run_all(read.specs, root, how, engine=engine, workers=workers, threads=threads, listen=watch)
+    code = conclude(outcomes, json)
+    return 1 if code == 2 else code
+
+
+def tune(
+    method: str,
+    *,
+    field: list[str] | None = None,
+    search: Literal["grid", "optuna"] = "grid",
+    trials: int = 20,
+    seeds: int = 1,
+    data: str = "fashion-cut",
+    data_dir: Path | None = None,
+    size: int | None = None,
+    skip_bad: bool | None = None,
+    order: str | None = None,
+    imbalance: float | None = None,
+    memory: int | None = None,
+    stages: int | None = None,
+    batch: int | None = None,
+    replay: int | None = None,
+    iterations: int | None = None,
+    lr: float | None = None,
+    backbone: str | None = None,
+    neck: bool | None = None,
+    augment: Literal["none", "crop", "scr"] | None = None,
+    views: Literal["none", "replace", "concat"] | None = None,
+    passes: Literal["joint", "separate"] | None = None,
+    preset: str | None = None,
+    engine: Engine = "auto",
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    gpus: float = 0,
+    shared: Flag = False,
+    retries: int = 2,
+    root: Path = Path("runs"),
+    anyway: Flag = False,
+    json: Flag = False,
+) -> int:
+    """Choose parameters of a method, or of its runs, by a tenth of the training samples held out for it.
+
+    No test sample is touched. The same command goes on with a search that was stopped.
+
+    Parameters
+    ----------
+    method
+        Its name, with the parameters that are fixed.
+    field
+        What to choose: alpha=0.1:0.9 (five points), lr=0.01:0.3:4:log, candidates=25,50; once for each field.
+    search
+        All combinations of the points, or Optuna's proposals within the ranges, where hopeless ones end early.
+    trials
+        Points that Optuna may try.
+    seeds
+        Run each point with the seeds 0 to K - 1.
+    data, data_dir, size, skip_bad, order, imbalance, memory, stages, batch, replay, iterations, lr, backbone, neck
+        As for evenhand run.
+    augment, views, passes, preset
+        As for evenhand run.
+    engine, address, workers, threads, gpus, shared, retries
+        As for evenhand grid.
+    root
+        The folder below which every run has its own.
+    anyway
+        Go on with runs that were begun under other versions or threads.
+    json
+        Print one JSON document and nothing else.
+    """
+    from evenhand import show
+    from evenhand.experiment import tune as tuning
+    from evenhand.experiment.engine import How, Outcome, Share, run_all
+    from evenhand.experiment.spec import Spec
+    from evenhand.watch import Watch
+
+    fields = {
+        name: value
+        for name, value in {
+            "data": data, "size": size, "skip_bad": skip_bad, "order": order, "imbalance": imbalance,
+            "memory": memory, "stages": stages, "batch": batch, "replay": replay, "iterations": iterations, "lr": lr,
+            "backbone": backbone, "neck": neck, "augment": augment, "views": views, "passes": passes,
+        }.items()
+        if value is not None
+    }  # fmt: skip
+    axes = [tuning.Axis.parse(text) for text in field or []]
+    found = tuning.Tuning(method, axes, fields, preset=preset, seeds=seeds)
+    use(data_dir)
+    prepare(data, size, skip_bad or False)
+
+    def run(specs: list[Spec], until: int | None) -> Sequence[Outcome]:
+        how = How(anyway, until=until, retries=retries, patient=True, address=address, gpus=gpus, shared=shared)
+        with Watch(specs) as watch:
+            return run_all(specs, root, how, engine=engine, workers=workers, threads=threads, listen=watch)
+
+    at_once = Share.of(trials * seeds, workers, threads).workers // seeds or 1
+    asked = found.grid(run) if search == "grid" else found.optuna(run, root, trials, at_once)
+    try:
+        points = list(asked)
+    except tuning.Stopped as request:
+        print(f"{request} The same command goes on with the search.", file=sys.stderr)
+        return 130
+    choice = tuning.best(points)
+    command = found.command(choice, root)
+    if json:
+        document = {"schema": 1, "points": [point.fields() for point in points], "choice": choice.values}
+        print(json_module.dumps({**document, "command": command}, indent=2, allow_nan=False))
+        return 0
+    show.stdout().print(show.tuning_table([point.fields() for point in points], points.index(choice)))
+    print(f"Chosen by held-out training samples: {', '.join(f'{k} = {v}' for k, v in choice.values.items())}.")
+    print(f"The final test: {command}")
+    return 0
+
+
+def conclude(outcomes: "Sequence[Outcome]", json: bool) -> int:
+    """Print what came of many runs; the exit code."""
+    from evenhand import show
+    from evenhand.experiment.engine import Failure
+    from evenhand.experiment.result import Result, by_setting, summarise
+    from evenhand.experiment.spec import titles
+
+    done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    groups = by_setting(done)
+    summaries = [summarise(group) for group in groups]
+    if json:
+        failed = [
+            {"key": failure.spec.key, "cause": failure.cause, "sentence": failure.sentence} for failure in failures
+        ]
+        print(json_module.dumps({"schema": 1, "results": summaries, "failures": failed}, indent=2, allow_nan=False))
+    elif summaries:
+        names = titles([group[0].spec for group in groups], seeds=False)
+        show.stdout().print(show.results_table(summaries, names))
+    for failure in failures:
+        print(failure.trace, end="", file=sys.stderr)
+    causes = {failure.cause for failure in failures}
+    return 1 if causes & {"fault", "lost"} else 130 if "stopped" in causes else 2 if causes else 0
+
+
+def sinks(names: str) -> tuple[str, ...]:
+    """The names of sinks in a text with commas; a wrong one is named before anything has run."""
+    from evenhand.experiment.tracking import Tracker
+
+    given = tuple(name.strip() for name in names.split(",") if name.strip())
+    Tracker(given)
+    return given
+
+
+def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
+    """Print what there is of each run, and what would be done."""
+    from rich.table import Table
+
+    from evenhand import show
+    from evenhand.experiment import inventory
+    from evenhand.experiment.spec import titles
+
+    rows = [inventory.read(root / spec.key) if (root / spec.key).exists() else None for spec in specs]
+    plan = [
+        {"key": spec.key, "run": name, "state": row.state if row else "missing", "stage": row.stage if row else 0}
+        for spec, name, row in zip(specs, titles(specs), rows, strict=True)
+    ]
+    if json:
+        print(json_module.dumps({"schema": 1, "root": str(root), "runs": plan}, indent=2))
+        return
+    table = Table("run", "there is", "stages", "then", "key")
+    for spec, line in zip(specs, plan, strict=True):
+        stages = f"{line['stage']}/{spec.stages}"
+        table.add_row(str(line["run"]), str(line["state"]), stages, THEN.get(str(line["state"]), "run"), spec.key)
+    show.stdout().print(table)
+    counts = Counter(str(line["state"]) for line in plan)
+    print(f"{len(plan)} runs below {root}: {', '.join(f'{count} {state}' for state, count in counts.items())}.")

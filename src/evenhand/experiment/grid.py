@@ -1,0 +1,90 @@
+"""A grid: a TOML file in which every list is an axis, and every combination a run.
+
+>>> grid = parse({"methods": ["er", "uer"], "memory": [20, 40], "seeds": 3})
+>>> len(grid.specs)
+12
+
+A `[[part]]` is a further grid, with the common values where it has none of its own.
+"""
+
+import itertools
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand import errors
+from evenhand.experiment.spec import PRESETS, Spec
+
+PLURALS = {"methods": "method", "seeds": "seed"}
+OTHERS = ("title", "root", "preset", "part")
+MOST = 100_000  # runs; more are a slip
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a grid file says: its runs in order, seeds innermost, each of them once."""
+
+    specs: tuple[Spec, ...]
+    root: Path | None = None
+    title: str = ""
+
+
+def read(path: Path) -> Grid:
+    """Read a grid file; a mistake in it is one sentence with its name."""
+    try:
+        content = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise errors.InputError(f"The grid {path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise errors.InputError(f"The grid {path} is no TOML: {errors.shown(str(error))}.") from None
+    try:
+        return parse(content)
+    except errors.InputError as error:
+        raise errors.InputError(f"In the grid {path}: {error}") from None
+
+
+def parse(content: dict[str, Any]) -> Grid:
+    """The grid of a file's content."""
+    common = dict(content)
+    parts = common.pop("part", None)
+    texts = {name: common.pop(name, "") for name in ("root", "title")}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise errors.wrong(f"The '{name}' of a grid", "be a text", value)
+    if parts is not None and not (isinstance(parts, list) and all(isinstance(part, dict) for part in parts)):
+        raise errors.wrong("A 'part' of a grid", "be a table [[part]]", parts)
+    own = [_singular(part) for part in parts or [{}]]
+    specs = [spec for part in own for spec in _product({**_singular(common), **part})]
+    return Grid(tuple(dict.fromkeys(specs)), Path(texts["root"]) if texts["root"] else None, texts["title"])
+
+
+def _singular(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields by the names of a spec; `seeds = 3` are the seeds 0, 1 and 2."""
+    made: dict[str, Any] = {}
+    for name, value in fields.items():
+        field = PLURALS.get(name, name)
+        if field not in Spec.model_fields and name != "preset":
+            raise errors.unknown("field of a grid", name, [*Spec.model_fields, *PLURALS, *OTHERS])
+        if field in made:
+            raise errors.InputError(f"A grid has either '{name}' or '{field}', not both.")
+        if name == "seeds" and not isinstance(value, list):
+            value = list(range(errors.whole("The number of 'seeds'", value, 1, MOST)))
+        if value == []:
+            raise errors.wrong(f"The axis '{name}' of a grid", "have at least one value", value)
+        made[field] = value
+    return made
+
+
+def _product(fields: dict[str, Any]) -> list[Spec]:
+    if "method" not in fields:
+        raise errors.InputError('A grid needs methods, e.g. methods = ["er", "uer"].')
+    preset = fields.pop("preset", None)
+    if not (preset is None or isinstance(preset, str)):
+        raise errors.wrong("The 'preset' of a grid", f"be one of {', '.join(PRESETS)}", preset)
+    names = sorted(fields, key=lambda name: (name == "seed", list(fields).index(name)))
+    axes = [fields[name] if isinstance(fields[name], list) else [fields[name]] for name in names]
+    if (count := math.prod(map(len, axes))) > MOST:
+        raise errors.wrong("A grid", f"have at most {MOST} runs", count)
+    return [Spec.make(preset, **dict(zip(names, values, strict=True))) for values in itertools.product(*axes)]

@@ -1,0 +1,117 @@
+"""Runs in processes of their own: each is started once and makes many runs; one that dies is replaced."""
+
+import multiprocessing
+import signal
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+
+from evenhand.experiment.engine import Failure, Outcome, Roster, attempt
+from evenhand.experiment.process import stop_requests
+from evenhand.experiment.runs import Note, Progress
+from evenhand.experiment.spec import Spec
+
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+class Worker:
+    """A process, and the run that it makes at the moment."""
+
+    def __init__(self, threads: int, closing: Any) -> None:
+        self.connection, theirs = CONTEXT.Pipe()
+        self.process = CONTEXT.Process(target=serve, args=(theirs, threads, closing), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.spec: Spec | None = None
+
+    def begin(self, spec: Spec, roster: Roster) -> bool:
+        """Hand it a run; False if it is no longer there."""
+        try:
+            self.connection.send((spec, roster.root, roster.how))
+        except OSError:
+            return False
+        self.spec = spec
+        return True
+
+    def hear(self) -> Progress | Note | Outcome:
+        """What it has to say; its death if it died."""
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            assert self.spec is not None
+            return Failure(self.spec, "lost", f"Its process died ({_death(self.process.exitcode)}).")
+
+    def end(self) -> None:
+        """Let it finish."""
+        self.connection.close()
+        self.process.join()
+
+
+def work(roster: Roster, count: int, threads: int) -> None:
+    """Run what is on the roster in so many processes."""
+    closing = CONTEXT.Event()
+    workers = [Worker(threads, closing) for _ in range(min(count, len(roster)))]
+    try:
+        with stop_requests() as stopping:
+            while roster or any(worker.spec for worker in workers):
+                for place, worker in enumerate(workers):
+                    if worker.spec is None and (spec := roster.take()) and not worker.begin(spec, roster):
+                        workers[place] = Worker(threads, closing)  # it died while it had nothing to do
+                        workers[place].begin(spec, roster)
+                heard = wait([worker.connection for worker in workers if worker.spec], timeout=0.1)
+                for place, worker in enumerate(workers):
+                    if worker.connection in heard and not _heed(worker, roster):
+                        workers[place] = Worker(threads, closing)
+                if stopping.is_set():
+                    closing.set()
+                    roster.stop()
+    finally:
+        closing.set()
+        for worker in workers:
+            worker.end()
+
+
+def _heed(worker: Worker, roster: Roster) -> bool:
+    """Take in what a worker says; False if it is dead."""
+    said = worker.hear()
+    if isinstance(said, Progress | Note):
+        roster.listen(said)
+        return True
+    assert worker.spec is not None
+    roster.settle(worker.spec, said)
+    worker.spec = None
+    return not (isinstance(said, Failure) and said.cause == "lost")
+
+
+def serve(connection: "Connection[Any, Any]", threads: int, closing: Any) -> None:
+    """Make runs until nobody asks for more. A Ctrl-C comes through the parent, so that it is not heard twice."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    orphaned = False
+
+    def report(said: Progress | Note) -> None:
+        nonlocal orphaned
+        try:
+            connection.send(said)
+        except OSError:
+            orphaned = True  # the parent is gone: save the state and leave
+
+    while not orphaned:
+        try:
+            spec, root, how = connection.recv()
+            outcome = (
+                Failure(spec, "stopped", "Not begun.")
+                if closing.is_set()
+                else attempt(spec, root, how, report, lambda: orphaned or closing.is_set())
+            )
+            connection.send(outcome)
+        except (EOFError, OSError):
+            return
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"

@@ -1,0 +1,272 @@
+"""Choosing the parameters of a method by the accuracy on held-out training samples; no test sample is touched.
+
+A search asks for points, an engine runs them, and the records are the memory: the same search asked again reads what it
+has run and goes on from there. A grid tries every combination. Optuna proposes the points, and gives up a point at the
+end of a stage if it does worse than others did there.
+"""
+
+import inspect
+import itertools
+import math
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand import errors, metrics, names, registry
+from evenhand.experiment.engine import Outcome
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.result import Result
+from evenhand.experiment.spec import Spec
+
+POINTS = 5  # of a range, unless something else is said
+FIXED = ("method", "seed", "tested", "data", "size", "skip_bad", "stages", "order", "imbalance")
+Engine = Callable[[list[Spec], int | None], Sequence[Outcome]]
+"""Runs specs to the end of a stage, or of the stream, and returns what came of each."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One field to choose: its values, and the range that they come from where it is one."""
+
+    name: str
+    values: tuple[Any, ...]
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Axis":
+        """Read NAME=LOW:HIGH, NAME=LOW:HIGH:COUNT, either with :log behind it, or NAME=A,B,C.
+
+        >>> Axis.parse("alpha=0.1:0.9").values
+        (0.1, 0.3, 0.5, 0.7, 0.9)
+        >>> Axis.parse("lr=0.001:0.1:3:log").values
+        (0.001, 0.01, 0.1)
+        >>> Axis.parse("candidates=25,50").values
+        (25, 50)
+        """
+        name, equals, given = (part.strip() for part in text.partition("="))
+        if not (name and equals and given):
+            raise errors.wrong("A --field", "look like alpha=0.1:0.9 or replay=5,10,20", text)
+        if ":" not in given:
+            return cls(name, tuple(dict.fromkeys(_value(part.strip()) for part in given.split(","))))
+        low, high, *rest = (part.strip() for part in given.split(":"))
+        log = rest[-1:] == ["log"]
+        count = _value((rest[: len(rest) - log] or [str(POINTS)])[0])
+        ends = _value(low), _value(high)
+        if len(rest) - log > 1 or not all(type(end) in (int, float) and math.isfinite(end) for end in ends):
+            raise errors.wrong("The range of a --field", "look like LOW:HIGH, LOW:HIGH:COUNT or LOW:HIGH:log", text)
+        if not (ends[0] < ends[1] and (ends[0] > 0 or not log)):
+            raise errors.wrong("The range of a --field", f"rise{' from above 0' * log}", text)
+        errors.whole(f"The number of points of '{name}'", count, 2, 1000)
+        return cls(name, _spread(*ends, count, log), *ends, log)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it takes whole numbers only."""
+        return all(type(value) is int for value in self.values)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was tried: values, and the accuracy that they reached with each seed."""
+
+    values: dict[str, Any]
+    accuracies: tuple[float, ...]
+    given_up: int | None = None
+    """The stage at whose end it was given up."""
+
+    @property
+    def accuracy(self) -> float:
+        """The mean over the seeds; for a point that was given up, that of the stage where it was."""
+        return metrics.mean(list(self.accuracies))
+
+    def fields(self) -> dict[str, Any]:
+        """The point as JSON."""
+        interval = metrics.interval(list(self.accuracies))
+        told = {"accuracy": self.accuracy, "interval": interval, "seeds": len(self.accuracies)}
+        return {"values": self.values, **told, "given_up": self.given_up}
+
+
+class Tuning:
+    """A search for the best values of some fields.
+
+    Parameters
+    ----------
+    method
+        The method with the parameters that are not searched for.
+    axes
+        The fields: parameters of the method, as alpha or uer.alpha, or of a run, as lr.
+    fields
+        Everything else about the runs.
+    seeds
+        Each point is run with the seeds 0 to K - 1.
+    """
+
+    def __init__(
+        self, method: str, axes: Sequence[Axis], fields: dict[str, Any], *, preset: str | None = None, seeds: int = 1
+    ) -> None:
+        self.method = method
+        self.axes = tuple(axes)
+        self.fields = fields
+        self.preset = preset
+        self.seeds = errors.whole("The number of --seeds", seeds, 1)
+        if not axes:
+            raise errors.InputError("Name at least one --field to choose, e.g. --field alpha=0.1:0.9.")
+        if len({axis.name for axis in axes}) < len(axes):
+            raise errors.InputError("Each --field can be searched once.")
+        self.specs({axis.name: axis.values[0] for axis in axes})  # so that a mistake is named before anything runs
+        self.specs({axis.name: axis.values[-1] for axis in axes})
+
+    def specs(self, values: dict[str, Any], tested: str = "validation") -> list[Spec]:
+        """The runs of one point."""
+        method, fields = self.method, dict(self.fields)
+        for name, value in values.items():
+            if name in Spec.model_fields:
+                if name in FIXED:
+                    raise errors.InputError(f"'{name}' says what is measured, and cannot be chosen by it.")
+                fields[name] = value
+            else:
+                method = _with(method, name, value)
+        given = {**fields, "method": method, "tested": tested}
+        return [Spec.make(self.preset, **given, seed=seed) for seed in range(self.seeds)]
+
+    def command(self, point: Point, root: Path) -> str:
+        """The command line that tests the point."""
+        spec = self.specs(point.values, tested="test")[0]
+        told = {**self.fields, **{name: point.values[name] for name in point.values if name in Spec.model_fields}}
+        flags = {"preset": self.preset, **told, "seeds": self.seeds, "root": root}
+        words = ["evenhand", "run", spec.method]
+        for name, value in flags.items():
+            if value is True or value is False:
+                words += [f"--{name.replace('_', '-')}"] * value
+            elif value is not None:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return shlex.join(words)
+
+    def grid(self, engine: Engine) -> Iterator[Point]:
+        """Try every combination."""
+        named = [axis.name for axis in self.axes]
+        points = [
+            dict(zip(named, chosen, strict=True)) for chosen in itertools.product(*(axis.values for axis in self.axes))
+        ]
+        outcomes = iter(engine([spec for values in points for spec in self.specs(values)], None))
+        for values in points:
+            results = [_sound(next(outcomes)) for _ in range(self.seeds)]
+            yield Point(values, tuple(metrics.average(result.accuracy) for result in results))
+
+    def optuna(self, engine: Engine, root: Path, trials: int, at_once: int = 1) -> Iterator[Point]:
+        """Let Optuna propose points, so many at once, and give up the worse ones at stage ends."""
+        try:
+            import optuna
+        except ImportError:
+            raise errors.InputError("The search optuna needs Optuna: pip install 'evenhand[sweep]'.") from None
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
+        left = errors.whole("The number of --trials", trials, 1)
+        while left:
+            asked = [study.ask() for _ in range(min(at_once, left))]
+            left -= len(asked)
+            points = [{axis.name: _suggested(trial, axis) for axis in self.axes} for trial in asked]
+            tried = self._race(engine, root, asked, points)
+            for trial, point in zip(asked, tried, strict=True):
+                pruned = optuna.trial.TrialState.PRUNED
+                study.tell(trial, point.accuracy, state=pruned if point.given_up else None)
+                yield point
+
+    def _race(self, engine: Engine, root: Path, trials: list[Any], points: list[dict[str, Any]]) -> list[Point]:
+        """Run points stage by stage; those that Optuna gives up go no further."""
+        runs = [self.specs(values) for values in points]
+        ended: dict[int, Point] = {}
+        for stage in range(1, runs[0][0].stages + 1):
+            racing = [number for number in range(len(points)) if number not in ended]
+            outcomes = engine([spec for number in racing for spec in runs[number]], stage)
+            for outcome in outcomes:
+                _sound(outcome)
+            for number in racing:
+                reached = tuple(_accuracy(Folder(root, spec), stage) for spec in runs[number])
+                point = Point(points[number], reached)
+                trials[number].report(point.accuracy, stage)
+                if stage == runs[0][0].stages:
+                    ended[number] = point
+                elif trials[number].should_prune():
+                    ended[number] = Point(points[number], reached, stage)
+        return [ended[number] for number in range(len(points))]
+
+
+class Stopped(Exception):  # noqa: N818 - a request, not an error
+    """The search was asked to stop; what it has run is kept."""
+
+
+def best(points: Sequence[Point]) -> Point:
+    """The point with the highest accuracy, the first of several."""
+    return max((point for point in points if not point.given_up), key=lambda point: point.accuracy)
+
+
+def _sound(outcome: Outcome) -> Any:
+    """The result, or None of a run that was to go no further; a run that failed ends the search."""
+    if isinstance(outcome, Result):
+        return outcome
+    if outcome.cause == "paused":
+        return None
+    if outcome.cause == "stopped":
+        raise Stopped(outcome.sentence)
+    raise errors.RunError(f"{outcome.spec.key} failed, so there is no choice: {outcome.sentence}")
+
+
+def _accuracy(folder: Folder, stage: int) -> float:
+    return metrics.mean(folder.records()[stage - 1]["accuracy"])
+
+
+def _suggested(trial: Any, axis: Axis) -> Any:
+    if axis.low is None or axis.high is None:
+        return trial.suggest_categorical(axis.name, axis.values)
+    if axis.whole:
+        return trial.suggest_int(axis.name, axis.low, axis.high, log=axis.log)
+    return round(trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log), 6)
+
+
+def _with(method: str, name: str, value: Any) -> str:
+    """The method with one of its parameters set; `uer.alpha` where several have it."""
+    of, _, parameter = name.rpartition(".")
+    terms = registry.terms(method)
+    takers = [
+        place
+        for place, (recipe, _) in enumerate(terms)
+        if of in ("", recipe.name) and parameter in inspect.signature(recipe.build).parameters
+    ]
+    if len(takers) != 1:
+        known = [f"{recipe.name}.{own}" for recipe, _ in terms for own in inspect.signature(recipe.build).parameters]
+        known += [own.rpartition(".")[2] for own in known]
+        if takers:
+            say = f"{terms[takers[0]][0].name}.{parameter}"
+            raise errors.InputError(f"Several parts of {method} have a '{parameter}'. Say which, e.g. {say}.")
+        raise errors.unknown("field to choose", name, [*known, *(own for own in Spec.model_fields if own not in FIXED)])
+    spelled = [{**given, **({parameter: value} if place in takers else {})} for place, (_, given) in enumerate(terms)]
+    return "+".join(
+        names.spell(recipe.name, given, dict.fromkeys(given, ...))
+        for (recipe, _), given in zip(terms, spelled, strict=True)
+    )
+
+
+def _spread(low: float, high: float, count: int, log: bool) -> tuple[float, ...]:
+    """Numbers from low to high, evenly or by an even factor; whole ones where both ends are."""
+    if log:
+        made = [low * (high / low) ** (i / (count - 1)) for i in range(count)]
+    else:
+        made = [low + (high - low) * i / (count - 1) for i in range(count)]
+    if type(low) is int and type(high) is int:
+        return tuple(dict.fromkeys(round(value) for value in made))
+    return tuple(float(f"{value:.6g}") for value in made)
+
+
+def _value(text: str) -> Any:
+    """A number where the text is one, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -1,0 +1,154 @@
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from evenhand import errors
+from evenhand.experiment import lock
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from evenhand.experiment import lock
+with lock.held(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / lock.NAME
+
+
+@pytest.fixture
+def other(path):
+    """Another process that holds the lock."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def age(path, seconds):
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def rewrite(path, **changes):
+    """Let the lock say something else about its holder."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_a_lock_is_there_while_it_is_held(path):
+    assert lock.holder(path) is None
+    with lock.held(path) as held:
+        assert held.still()
+        assert lock.holder(path) == f"process {os.getpid()}"
+        with pytest.raises(errors.BusyError, match=f"being made by process {os.getpid()}"), lock.held(path):
+            pass
+        assert held.still()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_killed_holder_is_dead_at_once(path, other):
+    with pytest.raises(errors.BusyError, match=str(other.pid)), lock.held(path):
+        pass
+    other.kill()
+    other.wait()
+    assert lock.holder(path) is None
+    with lock.held(path):
+        assert lock.holder(path) == f"process {os.getpid()}"
+
+
+def test_a_holder_whose_number_was_given_to_another_process_is_dead(path):
+    with lock.held(path):
+        rewrite(path, began="1")
+        assert lock.holder(path) is None
+
+
+def test_waiting_ends_when_the_holder_does(path, other):
+    threading.Timer(0.7, other.kill).start()
+    began = time.monotonic()
+    with lock.held(path, wait=30):
+        assert 0.5 < time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("change", [{"machine": "elsewhere"}, {"boot": "another"}, {"space": "pid:[1]"}])
+def test_a_holder_elsewhere_lives_as_long_as_its_heart_beats(path, change):
+    """Its number means nothing here: that it is ours, or nobody's, is no sign."""
+    with lock.held(path):
+        rewrite(path, **change, process=2**22 + 1)
+        assert "process 4194305 on " in lock.holder(path)
+        age(path, lock.PATIENCE - 10)
+        assert lock.holder(path) is not None
+        age(path, lock.PATIENCE + 10)
+        assert lock.holder(path) is None
+
+
+def test_a_silent_holder_here_is_dead_though_its_process_lives(path, other):
+    age(path, lock.PATIENCE + 10)
+    assert lock.holder(path) is None
+
+
+def test_who_was_taken_over_finds_out_and_leaves_the_lock_alone(path):
+    with lock.held(path) as first:
+        age(path, lock.PATIENCE + 10)
+        with lock.held(path) as second:
+            assert second.still()
+            assert not first.still()
+            first.release()
+            assert second.still()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_the_heart_beats(path, monkeypatch):
+    monkeypatch.setattr(lock, "BEAT", 0.05)
+    with lock.held(path):
+        age(path, 1000)
+        deadline = time.monotonic() + 20
+        while time.time() - path.stat().st_mtime > 500:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"process": "x"}', '{"process": null, "began": null}'])
+def test_a_lock_that_says_nothing_lives_by_its_age(path, content):
+    path.write_text(content)
+    assert lock.holder(path) is not None  # perhaps somebody is about to write it
+    age(path, lock.PATIENCE + 10)
+    with lock.held(path):
+        pass
+
+
+def test_only_one_of_many_takes_over_a_dead_lock(path):
+    path.write_text("{}")
+    age(path, lock.PATIENCE + 10)
+    holding, most, failed = 0, 0, 0
+    guard = threading.Lock()
+
+    def work():
+        nonlocal holding, most, failed
+        try:
+            with lock.held(path, wait=20):
+                with guard:
+                    holding += 1
+                    most = max(most, holding)
+                time.sleep(0.01)
+                with guard:
+                    holding -= 1
+        except errors.BusyError:
+            failed += 1
+
+    threads = [threading.Thread(target=work) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, failed) == (1, 0)
