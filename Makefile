@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+EXTRAS := .venv/.extras
 
 .PHONY: demo test test-slow test-all lint bench clean
 
@@ -11,7 +12,7 @@ demo: $(READY)  ## FINE-TUNE, ER and UER on the embedded images; writes demo.htm
 test: $(READY)  ## everything but the slow proofs
 	$(BIN)/pytest -n 2
 
-test-slow: $(READY)  ## the slow proofs alone: kills, fuzzing, browser, wheel
+test-slow: $(EXTRAS)  ## the slow proofs alone: kills, fuzzing, browser, wheel, cluster, trackers
 	$(BIN)/pytest -n 2 -m slow
 
 test-all: test test-slow
@@ -32,4 +33,8 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(EXTRAS): $(READY) requirements-extras.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-extras.lock
 	touch $@

@@ -5,12 +5,9 @@ import re
 import pytest
 
 from evenhand import cli, show
-from evenhand.cli_runs import runs
 from evenhand.experiment.lock import held
 from experiment.folders import spec_of, write
 
-if "runs" not in cli.app:
-    cli.app.command(runs)
 FAILED = spec_of("gss", memory=50)
 
 

@@ -77,15 +77,14 @@ def grid(
     json
         Print one JSON document and nothing else.
     """
-    from evenhand import errors
     from evenhand.experiment import grid as grids
     from evenhand.experiment.engine import How, run_all
     from evenhand.watch import Watch
 
     read = grids.read(file)
     root = root or read.root or Path("runs")
-    errors.whole("The number of --retries", retries, 0)
-    errors.number("The number of --gpus", gpus, 0)
+    _check(retries, gpus, workers, threads)
+    tracked = sinks(track)
     use(data_dir)
     if dry_run:
         _show_plan(read.specs, root, json)
@@ -95,7 +94,7 @@ def grid(
     how = How(
         anyway=anyway,
         compile=COMPILE[compile],
-        track=sinks(track),
+        track=tracked,
         retries=retries,
         patient=True,
         address=address,
@@ -175,7 +174,7 @@ def tune(
     """
     from evenhand import show
     from evenhand.experiment import tune as tuning
-    from evenhand.experiment.engine import How, Outcome, Share, run_all
+    from evenhand.experiment.engine import How, Outcome, run_all
     from evenhand.experiment.spec import Spec
     from evenhand.watch import Watch
 
@@ -188,6 +187,7 @@ def tune(
         }.items()
         if value is not None
     }  # fmt: skip
+    _check(retries, gpus, workers, threads)
     axes = [tuning.Axis.parse(text) for text in field or []]
     found = tuning.Tuning(method, axes, fields, preset=preset, seeds=seeds)
     use(data_dir)
@@ -195,24 +195,28 @@ def tune(
 
     def run(specs: list[Spec], until: int | None) -> Sequence[Outcome]:
         how = How(anyway, until=until, retries=retries, patient=True, address=address, gpus=gpus, shared=shared)
-        with Watch(specs) as watch:
+        with Watch(specs, until=until) as watch:
             return run_all(specs, root, how, engine=engine, workers=workers, threads=threads, listen=watch)
 
-    at_once = Share.of(trials * seeds, workers, threads).workers // seeds or 1
+    at_once = _at_once(engine, trials, seeds, workers, threads)
     asked = found.grid(run) if search == "grid" else found.optuna(run, root, trials, at_once)
+    points = []
     try:
-        points = list(asked)
+        for point in asked:
+            points.append(point)
+            if search == "optuna":
+                print(f"{len(points)}/{trials}: {point}", file=sys.stderr)
     except tuning.Stopped as request:
         print(f"{request} The same command goes on with the search.", file=sys.stderr)
         return 130
     choice = tuning.best(points)
-    command = found.command(choice, root)
+    command = found.command(choice, root, data_dir)
     if json:
         document = {"schema": 1, "points": [point.fields() for point in points], "choice": choice.values}
         print(json_module.dumps({**document, "command": command}, indent=2, allow_nan=False))
         return 0
     show.stdout().print(show.tuning_table([point.fields() for point in points], points.index(choice)))
-    print(f"Chosen by held-out training samples: {', '.join(f'{k} = {v}' for k, v in choice.values.items())}.")
+    print(f"Chosen by held-out training samples: {tuning.spelled(choice.values)}.")
     print(f"The final test: {command}")
     return 0
 
@@ -251,8 +255,31 @@ def sinks(names: str) -> tuple[str, ...]:
     return given
 
 
+def _check(retries: int, gpus: float, workers: int | None, threads: int | None) -> None:
+    """Name a wrong number before any data are read."""
+    from evenhand import errors
+
+    errors.whole("The number of --retries", retries, 0)
+    errors.number("The number of --gpus", gpus, 0)
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value is not None:
+            errors.whole(f"The number of --{name}", value, 1)
+
+
+def _at_once(engine: Engine, trials: int, seeds: int, workers: int | None, threads: int | None) -> int:
+    """How many points are tried at a time: as many as there are workers for all their seeds."""
+    from evenhand.experiment.engine import Share
+
+    if engine == "inline":
+        return 1
+    if engine != "ray" or workers is None:  # the cores of a cluster are not known here
+        workers = Share.of(trials * seeds, workers, threads if engine != "ray" else None).workers
+    return workers // seeds or 1
+
+
 def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
     """Print what there is of each run, and what would be done."""
+    from rich.markup import escape
     from rich.table import Table
 
     from evenhand import show
@@ -270,7 +297,9 @@ def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
     table = Table("run", "there is", "stages", "then", "key")
     for spec, line in zip(specs, plan, strict=True):
         stages = f"{line['stage']}/{spec.stages}"
-        table.add_row(str(line["run"]), str(line["state"]), stages, THEN.get(str(line["state"]), "run"), spec.key)
+        table.add_row(
+            escape(str(line["run"])), str(line["state"]), stages, THEN.get(str(line["state"]), "run"), spec.key
+        )
     show.stdout().print(table)
     counts = Counter(str(line["state"]) for line in plan)
     print(f"{len(plan)} runs below {root}: {', '.join(f'{count} {state}' for state, count in counts.items())}.")

@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -61,13 +62,13 @@ def datasets_table(rows: list[dict[str, Any]]) -> Table:
 def results_table(summaries: list[dict[str, Any]], names: list[str]) -> Table:
     """The table that ends `evenhand run`; one row for each setting, by its name."""
     places = sorted({f"{s['data']}, memory {s['memory']}" for s in summaries})
-    table = Table(title=f"Final average accuracy in %: {'; '.join(places)}", title_justify="left")
+    table = Table(title=f"Final average accuracy in %: {escape('; '.join(places))}", title_justify="left")
     table.add_column("method", no_wrap=True)
     for name in ("accuracy", "95 % interval", "previous", "current", "forgetting", "seconds", "seeds"):
         table.add_column(name, justify="right")
     for s, name in zip(summaries, names, strict=True):
         table.add_row(
-            name,
+            escape(name),
             percent(s["final_accuracy"], unit=""),
             "-" if s["interval"] is None else f"± {percent(s['interval'], unit='')}",
             percent(s["previous"], unit=""),
@@ -86,21 +87,20 @@ def tuning_table(points: list[dict[str, Any]], chosen: int) -> Table:
         table.add_column(name, justify="right")
     for name in ("accuracy", "95 % interval", "seeds"):
         table.add_column(name, justify="right")
-    table.add_column("")
-    low = min(point["accuracy"] for point in points)
-    high = max(point["accuracy"] for point in points)
+    table.add_column("", no_wrap=True)
+    reached = [point["accuracy"] for point in points if not point["given_up"]]  # one that was not has fewer classes
+    low, high = min(reached), max(reached)
     for number, point in enumerate(points):
-        length = 4 + round(20 * (point["accuracy"] - low) / ((high - low) or 1))
-        given_up = f"given up at stage {point['given_up']}" if point["given_up"] else ""
-        mark = " chosen" if number == chosen else ""
-        table.add_row(
-            *(str(value) for value in point["values"].values()),
-            percent(point["accuracy"], unit=""),
-            "-" if point["interval"] is None else f"± {percent(point['interval'], unit='')}",
-            str(point["seeds"]),
-            given_up or "█" * length + mark,
-            style="bold" if mark else "dim" if given_up else "",
-        )
+        values = [escape(str(value)) for value in point["values"].values()]
+        accuracy, seeds = percent(point["accuracy"], unit=""), str(point["seeds"])
+        if point["given_up"]:
+            note = f"given up at stage {point['given_up']}, with {accuracy} there"
+            table.add_row(*values, "-", "-", seeds, note, style="dim")
+            continue
+        interval = "-" if point["interval"] is None else f"± {percent(point['interval'], unit='')}"
+        bar = "█" * (4 + round(20 * (point["accuracy"] - low) / ((high - low) or 1)))
+        mark = number == chosen
+        table.add_row(*values, accuracy, interval, seeds, bar + " chosen" * mark, style="bold" if mark else "")
     return table
 
 

@@ -1,10 +1,17 @@
 import os
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
 from evenhand import errors
-from evenhand.experiment import Result, Spec
-from evenhand.experiment.engine import Failure, Share, run_all
+from evenhand.experiment import Result, Spec, engine, lock
+from evenhand.experiment.engine import Failure, Found, How, Share, run_all
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.runs import Note
+from experiment import victims
 
 SPECS = [Spec.make(method=m, backbone="mlp(hidden=8)", memory=20, seed=s) for m in ("er", "uer") for s in (0, 1)]
 CORES = len(os.sched_getaffinity(0))
@@ -34,6 +41,127 @@ def test_a_fault_keeps_its_traceback(tmp_path, monkeypatch):
     [outcome] = run_all(SPECS[:1], tmp_path, workers=1, threads=1)
     assert outcome.cause == "fault"
     assert "ZeroDivisionError" in outcome.trace
+
+
+def test_a_fault_is_tried_again_and_then_recorded_with_its_traceback(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(engine, "AGAIN", 0)
+    monkeypatch.setattr("evenhand.experiment.runs.evaluate", lambda *_: calls.append(1) or 1 / 0)
+    said = []
+    outcomes = run_all(SPECS[:2], tmp_path, How(retries=2), engine="inline", threads=1, listen=said.append)
+    assert [o.cause for o in outcomes] == ["fault", "fault"]
+    assert len(calls) == 6
+    assert len([event for event in said if isinstance(event, Note) and "Trying again" in event.sentence]) == 4
+    status = Folder(tmp_path, SPECS[0]).status()
+    assert status["state"] == "failed"
+    assert "ZeroDivisionError" in status["trace"]
+
+
+def test_a_mistake_is_not_tried_again(tmp_path, monkeypatch):
+    calls = []
+
+    def diverge(*_):
+        calls.append(1)
+        raise errors.DivergedError("The loss became nan.")
+
+    monkeypatch.setattr("evenhand.experiment.runs.evaluate", diverge)
+    [outcome] = run_all(SPECS[:1], tmp_path, How(retries=2), engine="inline", threads=1)
+    assert (outcome.cause, len(calls)) == ("mistake", 1)
+
+
+def test_what_is_there_is_told_once(tmp_path):
+    run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
+    said = []
+    assert len(run_all(SPECS[:2], tmp_path, engine="inline", threads=1, listen=said.append)) == 2
+    assert [event for event in said if isinstance(event, Found)] == [Found(1, 2)]
+    assert [event.spec for event in said if isinstance(event, Result)] == [SPECS[1]]
+
+
+@pytest.fixture
+def dying(tmp_path, monkeypatch):
+    """Let workers be killed at the end of a stage, so many times in all."""
+
+    def times(count):
+        (tmp_path / "deaths").write_text(str(count))
+        monkeypatch.setenv("DEATHS", str(tmp_path / "deaths"))
+        monkeypatch.setattr("evenhand.experiment.processes.serve", victims.serve)
+
+    return times
+
+
+@pytest.mark.skipif(CORES < 2, reason="processes want two cores")
+def test_a_worker_that_dies_is_replaced_and_its_run_goes_on(tmp_path, dying, monkeypatch):
+    monkeypatch.setattr(engine, "AGAIN", 0)
+    dying(2)
+    inline = run_all(SPECS, tmp_path / "inline", engine="inline", threads=1)
+    said = []
+    outcomes = run_all(
+        SPECS, tmp_path / "spread", How(retries=2), engine="processes", workers=2, threads=1, listen=said.append
+    )
+    assert [o.records for o in outcomes] == [o.records for o in inline]
+    assert len([e for e in said if isinstance(e, Note) and "process died (signal SIGKILL)" in e.sentence]) == 2
+
+
+@pytest.mark.skipif(CORES < 2, reason="processes want two cores")
+def test_a_run_whose_workers_die_is_recorded_as_failed_and_the_others_are_made(tmp_path, dying):
+    dying(1)
+    outcomes = run_all(SPECS, tmp_path, engine="processes", workers=2, threads=1)
+    assert sorted(type(o).__name__ for o in outcomes) == ["Failure", "Result", "Result", "Result"]
+    [lost] = [o for o in outcomes if isinstance(o, Failure)]
+    assert lost.cause == "lost"
+    status = Folder(tmp_path, lost.spec).status()
+    assert status["state"] == "failed"
+    assert "signal SIGKILL" in status["error"]
+    assert all(isinstance(o, Result) for o in run_all(SPECS, tmp_path, engine="inline", threads=1))
+
+
+def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "AGAIN", 0.1)
+    folder = Folder(tmp_path, SPECS[0])
+    folder.path.mkdir(parents=True)
+    with lock.held(folder.path / lock.NAME):
+        busy, made = run_all(SPECS[:2], tmp_path, engine="inline", threads=1)
+        assert busy.cause == "busy"
+        assert f"being made by process {os.getpid()}" in busy.sentence
+        assert isinstance(made, Result)
+    held, released = threading.Event(), []
+
+    def hold():
+        with lock.held(folder.path / lock.NAME):
+            held.set()
+            time.sleep(1)
+            released.append(time.monotonic())
+
+    threading.Thread(target=hold).start()
+    held.wait()
+    [result] = run_all(SPECS[:1], tmp_path, How(patient=True), engine="inline", threads=1)
+    assert isinstance(result, Result)
+    assert time.monotonic() > released[0]
+
+
+def test_two_grids_at_once_make_every_run_once(tmp_path):
+    code = (
+        "import sys, json; from pathlib import Path; from evenhand.experiment import Spec, Result\n"
+        "from evenhand.experiment.engine import How, run_all\n"
+        f"specs = [Spec.read(fields) for fields in {[s.model_dump() for s in SPECS]!r}]\n"
+        "made = []\n"
+        "listen = lambda e: made.append(e.key) if isinstance(e, Result) else None\n"
+        "run_all(specs, Path(sys.argv[1]), How(patient=True), engine='inline', threads=1, listen=listen)\n"
+        "print(len(made))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in both:
+        process.communicate(timeout=120)
+    assert [process.returncode for process in both] == [0, 0]
+    assert [r.records for r in run_all(SPECS, tmp_path)] == [
+        r.records for r in run_all(SPECS, tmp_path / "alone", engine="inline", threads=1)
+    ]
+
+
+def test_an_engine_that_does_not_exist(tmp_path):
+    with pytest.raises(errors.InputError, match="'engine' must be one of auto, inline, processes, ray. Got 'x'"):
+        run_all(SPECS, tmp_path, engine="x")
 
 
 def test_a_begun_run_keeps_its_threads(tmp_path, monkeypatch):

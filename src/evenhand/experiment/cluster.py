@@ -6,6 +6,7 @@ made in a folder of its node, begins with the state that the caller has, and its
 
 import logging
 import os
+import socket
 import tempfile
 import time
 import warnings
@@ -60,7 +61,7 @@ def work(roster: Roster, workers: int | None, threads: int) -> None:
                 time.sleep(0.1)
                 continue
             ready, _ = ray.wait(list(pending), timeout=0.5)
-            for event in ray.get(post.take.remote()):
+            for event in _news(ray, post):
                 roster.listen(event)
             for task in ready:
                 spec = pending.pop(task)
@@ -127,6 +128,7 @@ def _connected(how: How) -> Any:
     except ImportError:
         raise errors.InputError("The engine ray needs Ray: pip install 'evenhand[cluster]'.") from None
     if not ray.is_initialized():
+        _knock(how.address)
         settings = {"env_vars": {"OMP_WAIT_POLICY": "passive"}}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
@@ -137,12 +139,31 @@ def _connected(how: How) -> Any:
     return ray
 
 
+def _knock(address: str | None) -> None:
+    """Raise if nobody answers; Ray itself would go on trying for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise errors.InputError(f"There is no Ray cluster at {address}: {error}.") from None
+
+
 def _post(ray: Any) -> Any:
-    """A post office on the caller's own node, so that it is lost with nobody else."""
+    """A post office on the caller's own node, or, should that be lost, on another."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(num_cpus=0)(Post).options(scheduling_strategy=here).remote()
+    return ray.remote(num_cpus=0, max_restarts=-1)(Post).options(scheduling_strategy=here).remote()
+
+
+def _news(ray: Any, post: Any) -> list[Progress | Note]:
+    """What runs have left at the post; nothing while it moves to another node."""
+    try:
+        return ray.get(post.take.remote(), timeout=5)
+    except ray.exceptions.RayError:
+        return []
 
 
 def _warn(ray: Any, roster: Roster, threads: int) -> None:

@@ -1,16 +1,17 @@
 """Choosing the parameters of a method by the accuracy on held-out training samples; no test sample is touched.
 
 A search asks for points, an engine runs them, and the records are the memory: the same search asked again reads what it
-has run and goes on from there. A grid tries every combination. Optuna proposes the points, and gives up a point at the
-end of a stage if it does worse than others did there.
+has run and goes on from there. A grid tries every combination. Optuna proposes points, and one that is worse at the end
+of a stage than half of those before it were there goes no further.
 """
 
 import inspect
 import itertools
-import math
+import re
 import shlex
+import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
 POINTS = 5  # of a range, unless something else is said
+COMMA = re.compile(r",(?![^(]*\))")  # between values, and not in uer(alpha=0.3, couple='both')
+ENOUGH = 5  # points that must have come to the end before one is given up
+LARGEST = 1e15  # end of a range; up to here floats hold all whole numbers
 FIXED = ("method", "seed", "tested", "data", "size", "skip_bad", "stages", "order", "imbalance")
 Engine = Callable[[list[Spec], int | None], Sequence[Outcome]]
 """Runs specs to the end of a stage, or of the stream, and returns what came of each."""
@@ -51,16 +55,19 @@ class Axis:
         if not (name and equals and given):
             raise errors.wrong("A --field", "look like alpha=0.1:0.9 or replay=5,10,20", text)
         if ":" not in given:
-            return cls(name, tuple(dict.fromkeys(_value(part.strip()) for part in given.split(","))))
+            parts = [part.strip() for part in COMMA.split(given)]
+            if "" in parts:
+                raise errors.wrong("The values of a --field", "have commas between them only", text)
+            return cls(name, tuple(dict.fromkeys(_value(part) for part in parts)))
         low, high, *rest = (part.strip() for part in given.split(":"))
         log = rest[-1:] == ["log"]
         count = _value((rest[: len(rest) - log] or [str(POINTS)])[0])
         ends = _value(low), _value(high)
-        if len(rest) - log > 1 or not all(type(end) in (int, float) and math.isfinite(end) for end in ends):
+        if len(rest) - log > 1 or not all(type(end) in (int, float) and abs(end) <= LARGEST for end in ends):
             raise errors.wrong("The range of a --field", "look like LOW:HIGH, LOW:HIGH:COUNT or LOW:HIGH:log", text)
         if not (ends[0] < ends[1] and (ends[0] > 0 or not log)):
             raise errors.wrong("The range of a --field", f"rise{' from above 0' * log}", text)
-        errors.whole(f"The number of points of '{name}'", count, 2, 1000)
+        errors.whole(f"The number of points of {errors.shown(name)}", count, 2, 1000)
         return cls(name, _spread(*ends, count, log), *ends, log)
 
     @property
@@ -82,6 +89,10 @@ class Point:
     def accuracy(self) -> float:
         """The mean over the seeds; for a point that was given up, that of the stage where it was."""
         return metrics.mean(list(self.accuracies))
+
+    def __str__(self) -> str:
+        given_up = f", given up at stage {self.given_up}" if self.given_up else ""
+        return f"{spelled(self.values)}: accuracy {100 * self.accuracy:.1f} %{given_up}"
 
     def fields(self) -> dict[str, Any]:
         """The point as JSON."""
@@ -117,8 +128,11 @@ class Tuning:
             raise errors.InputError("Name at least one --field to choose, e.g. --field alpha=0.1:0.9.")
         if len({axis.name for axis in axes}) < len(axes):
             raise errors.InputError("Each --field can be searched once.")
-        self.specs({axis.name: axis.values[0] for axis in axes})  # so that a mistake is named before anything runs
-        self.specs({axis.name: axis.values[-1] for axis in axes})
+        registry.resolve(method)
+        first = {axis.name: axis.values[0] for axis in axes}
+        for axis in axes:
+            for value in axis.values:  # so that a mistake is named before anything runs
+                self.specs({**first, axis.name: value})
 
     def specs(self, values: dict[str, Any], tested: str = "validation") -> list[Spec]:
         """The runs of one point."""
@@ -133,11 +147,11 @@ class Tuning:
         given = {**fields, "method": method, "tested": tested}
         return [Spec.make(self.preset, **given, seed=seed) for seed in range(self.seeds)]
 
-    def command(self, point: Point, root: Path) -> str:
+    def command(self, point: Point, root: Path, data_dir: Path | None = None) -> str:
         """The command line that tests the point."""
         spec = self.specs(point.values, tested="test")[0]
         told = {**self.fields, **{name: point.values[name] for name in point.values if name in Spec.model_fields}}
-        flags = {"preset": self.preset, **told, "seeds": self.seeds, "root": root}
+        flags = {"preset": self.preset, **told, "seeds": self.seeds, "data_dir": data_dir, "root": root}
         words = ["evenhand", "run", spec.method]
         for name, value in flags.items():
             if value is True or value is False:
@@ -154,7 +168,7 @@ class Tuning:
         ]
         outcomes = iter(engine([spec for values in points for spec in self.specs(values)], None))
         for values in points:
-            results = [_sound(next(outcomes)) for _ in range(self.seeds)]
+            results = [_sound(next(outcomes), values) for _ in range(self.seeds)]
             yield Point(values, tuple(metrics.average(result.accuracy) for result in results))
 
     def optuna(self, engine: Engine, root: Path, trials: int, at_once: int = 1) -> Iterator[Point]:
@@ -166,33 +180,45 @@ class Tuning:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
         left = errors.whole("The number of --trials", trials, 1)
+        curves: list[list[float]] = []
         while left:
             asked = [study.ask() for _ in range(min(at_once, left))]
             left -= len(asked)
             points = [{axis.name: _suggested(trial, axis) for axis in self.axes} for trial in asked]
-            tried = self._race(engine, root, asked, points)
+            tried = self._race(engine, root, asked, points, curves)
             for trial, point in zip(asked, tried, strict=True):
-                pruned = optuna.trial.TrialState.PRUNED
-                study.tell(trial, point.accuracy, state=pruned if point.given_up else None)
+                if point.given_up:
+                    study.tell(trial, state=optuna.trial.TrialState.PRUNED)  # it knows what was reported last
+                else:
+                    study.tell(trial, point.accuracy)
                 yield point
 
-    def _race(self, engine: Engine, root: Path, trials: list[Any], points: list[dict[str, Any]]) -> list[Point]:
-        """Run points stage by stage; those that Optuna gives up go no further."""
+    def _race(
+        self, engine: Engine, root: Path, trials: list[Any], points: list[dict[str, Any]], curves: list[list[float]]
+    ) -> list[Point]:
+        """Run points stage by stage; hopeless ones go no further. The curves of those that come to the end are kept.
+
+        Optuna's own pruners compare the best that a trial ever was, which here is always its first, easiest stage.
+        """
         runs = [self.specs(values) for values in points]
+        owners = {spec: values for specs, values in zip(runs, points, strict=True) for spec in specs}
+        courses: list[list[float]] = [[] for _ in points]
         ended: dict[int, Point] = {}
         for stage in range(1, runs[0][0].stages + 1):
             racing = [number for number in range(len(points)) if number not in ended]
-            outcomes = engine([spec for number in racing for spec in runs[number]], stage)
-            for outcome in outcomes:
-                _sound(outcome)
+            specs = dict.fromkeys(spec for number in racing for spec in runs[number])
+            missing = [spec for spec in specs if not _reached(Folder(root, spec), stage)]
+            for outcome in engine(missing, stage) if missing else ():
+                _sound(outcome, owners[outcome.spec])
             for number in racing:
-                reached = tuple(_accuracy(Folder(root, spec), stage) for spec in runs[number])
-                point = Point(points[number], reached)
+                point = Point(points[number], tuple(_accuracy(Folder(root, spec), stage) for spec in runs[number]))
+                courses[number].append(point.accuracy)
                 trials[number].report(point.accuracy, stage)
                 if stage == runs[0][0].stages:
                     ended[number] = point
-                elif trials[number].should_prune():
-                    ended[number] = Point(points[number], reached, stage)
+                elif len(curves) >= ENOUGH and point.accuracy < statistics.median(c[stage - 1] for c in curves):
+                    ended[number] = replace(point, given_up=stage)
+        curves += [curve for number, curve in enumerate(courses) if not ended[number].given_up]
         return [ended[number] for number in range(len(points))]
 
 
@@ -201,11 +227,23 @@ class Stopped(Exception):  # noqa: N818 - a request, not an error
 
 
 def best(points: Sequence[Point]) -> Point:
-    """The point with the highest accuracy, the first of several."""
-    return max((point for point in points if not point.given_up), key=lambda point: point.accuracy)
+    """The point with the highest accuracy, the first of several; one that was given up has no say."""
+    ended = [point for point in points if not point.given_up]
+    if not ended:
+        raise errors.RunError("Every point was given up, so there is no choice. Allow more --trials.")
+    return max(ended, key=lambda point: point.accuracy)
 
 
-def _sound(outcome: Outcome) -> Any:
+def spelled(values: dict[str, Any]) -> str:
+    """Values as they stand in a sentence.
+
+    >>> spelled({"alpha": 0.3, "lr": 0.1})
+    'alpha = 0.3, lr = 0.1'
+    """
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def _sound(outcome: Outcome, values: dict[str, Any]) -> Any:
     """The result, or None of a run that was to go no further; a run that failed ends the search."""
     if isinstance(outcome, Result):
         return outcome
@@ -213,7 +251,14 @@ def _sound(outcome: Outcome) -> Any:
         return None
     if outcome.cause == "stopped":
         raise Stopped(outcome.sentence)
-    raise errors.RunError(f"{outcome.spec.key} failed, so there is no choice: {outcome.sentence}")
+    raise errors.RunError(
+        f"The run {outcome.spec.key} with {spelled(values)} failed, so there is no choice: {outcome.sentence}"
+    )
+
+
+def _reached(folder: Folder, stage: int) -> bool:
+    """Whether a run has come to the end of a stage; at the last one it must be done."""
+    return len(folder.records()) >= stage if stage < folder.spec.stages else folder.result() is not None
 
 
 def _accuracy(folder: Folder, stage: int) -> float:
@@ -225,7 +270,7 @@ def _suggested(trial: Any, axis: Axis) -> Any:
         return trial.suggest_categorical(axis.name, axis.values)
     if axis.whole:
         return trial.suggest_int(axis.name, axis.low, axis.high, log=axis.log)
-    return round(trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log), 6)
+    return _rounded(trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log), axis.low, axis.high)
 
 
 def _with(method: str, name: str, value: Any) -> str:
@@ -253,13 +298,16 @@ def _with(method: str, name: str, value: Any) -> str:
 
 def _spread(low: float, high: float, count: int, log: bool) -> tuple[float, ...]:
     """Numbers from low to high, evenly or by an even factor; whole ones where both ends are."""
-    if log:
-        made = [low * (high / low) ** (i / (count - 1)) for i in range(count)]
-    else:
-        made = [low + (high - low) * i / (count - 1) for i in range(count)]
+    shares = [i / (count - 1) for i in range(count)]
+    made = [low ** (1 - t) * high**t if log else low + (high - low) * t for t in shares]
     if type(low) is int and type(high) is int:
         return tuple(dict.fromkeys(round(value) for value in made))
-    return tuple(float(f"{value:.6g}") for value in made)
+    return tuple(dict.fromkeys([float(low), *(_rounded(value, low, high) for value in made[1:-1]), float(high)]))
+
+
+def _rounded(value: float, low: float, high: float) -> float:
+    """A number of six digits, as near as the range allows."""
+    return min(max(float(f"{value:.6g}"), float(low)), float(high))
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,209 @@
+"""The command about the paper: `evenhand paper`."""
+
+import json as json_module
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from evenhand.cli_data import prepare, use
+from evenhand.cli_grid import Engine, Flag
+from evenhand.errors import EvenhandError, InputError
+
+if TYPE_CHECKING:
+    from evenhand.experiment.engine import How
+    from evenhand.experiment.spec import Spec
+    from evenhand.paper import Item
+
+RECORDS = Path("results/paper")
+
+
+def paper(
+    item: str | None = None,
+    *,
+    seeds: int | None = None,
+    datasets: str = "",
+    memory: str = "",
+    methods: str = "",
+    engine: Engine = "auto",
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    gpus: float = 0,
+    shared: Flag = False,
+    retries: int = 2,
+    data_dir: Path | None = None,
+    root: Path | None = None,
+    records: Path | None = None,
+    no_run: Flag = False,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    page: Path | None = None,
+    json: Flag = False,
+) -> int:
+    """Reproduce a table or figure of the paper: run what is missing, and show it beside the published numbers.
+
+    Without an item, list them all.
+
+    Parameters
+    ----------
+    item
+        table1, table2, table3, table4, analysis, stages, improvement, scale, balance; or a definition of your own, by
+        its path.
+    seeds
+        Run the seeds 0 to K - 1 instead of the paper's ten.
+    datasets
+        Only these, with commas between: cifar10,cifar100.
+    memory
+        Only these sizes, with commas between: 500,1000.
+    methods
+        Only these, with commas between, as the definition spells them: er,uer.
+    engine, address, workers, threads, gpus, shared, retries
+        As for evenhand grid.
+    data_dir
+        Where datasets lie; EVENHAND_DATA says the same.
+    root
+        The folder below which every run has its own; as the definition says, or runs/paper.
+    records
+        A folder with finished runs that are not made again; results/paper by default, where there is one.
+    no_run
+        Run nothing: show what is there.
+    output
+        A folder for ITEM.html, .md, .tex, .csv, .png and .svg.
+    page
+        Write the page about all items instead, from the records alone, and its pictures beside it.
+    json
+        Print one JSON document and nothing else.
+    """
+    from evenhand import errors
+    from evenhand.experiment.engine import How
+    from evenhand.paper import definitions, render, shown
+
+    if records is not None and not records.is_dir():
+        raise InputError(f"There is no folder {records} for --records.")
+    kept = records or (RECORDS if RECORDS.is_dir() else None)
+    if page is not None:
+        return _write_page(page, kept)
+    if item is None:
+        _list(root, kept, json)
+        return 0
+    errors.whole("The number of --retries", retries, 0)
+    errors.number("The number of --gpus", gpus, 0)
+    chosen = definitions.narrow(
+        definitions.find(item), seeds, _words(datasets), _sizes(memory), definitions.split(methods)
+    )
+    root = root or chosen.root
+    folders = [*([kept] if kept else []), root]
+    use(data_dir)
+    problems: list[str] = []
+    stopped = False
+    if not no_run:
+        how = How(retries=retries, patient=True, address=address, gpus=gpus, shared=shared)
+        share = {"engine": engine, "workers": workers, "threads": threads}
+        problems, stopped = _run(chosen, folders, how, share)
+    rendering = render(chosen, *_found(chosen, folders))
+    if json:
+        _print_json({**rendering.document(), "problems": problems})
+    else:
+        shown.show(rendering)
+    if output is not None:
+        paths, lacking = rendering.write(output)
+        print(f"{output}: {', '.join(path.name for path in paths)}", file=sys.stderr if json else sys.stdout)
+        problems += [lacking] if lacking else []
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 130 if stopped else 1 if problems else 0
+
+
+def _list(root: Path | None, kept: Path | None, json: bool) -> None:
+    """Print all items: how many of their runs are done, and how long the others would take."""
+    from evenhand.paper import items, records, shown
+
+    rows: list[dict[str, Any]] = []
+    for item in items():
+        trained = item.specs if item.source == "runs" else ()
+        left = records.missing(trained, [*([kept] if kept else []), root or item.root])
+        rows.append(
+            {
+                "item": item.slug,
+                "title": item.title,
+                "runs": len(trained),
+                "done": len(trained) - len(left),
+                "hours_left": item.times.hours(left if trained else item.specs),
+                "hardware": item.times.hardware,
+            }
+        )
+    if json:
+        _print_json({"schema": 1, "items": rows})
+    else:
+        shown.listing(rows)
+
+
+def _run(item: "Item", folders: Sequence[Path], how: "How", share: dict[str, Any]) -> tuple[list[str], bool]:
+    """Run what is missing; what went wrong, and whether it was stopped."""
+    from evenhand.experiment.engine import Failure, run_all
+    from evenhand.paper import costs, records
+    from evenhand.watch import Watch
+
+    if item.source == "bench":
+        if not costs.recorded(folders):
+            costs.measure(item, folders[-1], share["threads"])
+        return [], False
+    specs, problems = _prepared(records.missing(item.specs, folders))
+    if not specs:
+        return problems, False
+    with Watch(specs) as watch:
+        outcomes = run_all(specs, folders[-1], how, listen=watch, **share)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    problems += [f"{failure.spec.key}: {failure.sentence}" for failure in failures if failure.cause != "stopped"]
+    return problems, any(failure.cause == "stopped" for failure in failures)
+
+
+def _prepared(specs: "Sequence[Spec]") -> "tuple[list[Spec], list[str]]":
+    """The runs whose data is there, and a sentence about each dataset that is not; the others need not wait for it."""
+    problems: dict[str, str] = {}
+    for data in dict.fromkeys(spec.data for spec in specs):
+        try:
+            prepare(data)
+        except EvenhandError as error:
+            problems[data] = str(error)
+    return [spec for spec in specs if spec.data not in problems], list(problems.values())
+
+
+def _found(item: "Item", folders: Sequence[Path]) -> tuple[list[Any], dict[str, dict[str, float]]]:
+    """The finished runs of an item, or what there is of its steps."""
+    from evenhand.paper import costs, records
+
+    if item.source == "bench":
+        return [], costs.recorded(folders) or costs.counted([spec.method for spec in item.settings()])
+    return records.done(item.specs, folders), {}
+
+
+def _write_page(path: Path, kept: Path | None) -> int:
+    """Write the page of the docs."""
+    from evenhand.paper import page
+
+    if kept is None:
+        raise InputError(f"The page is made from records. Say where they are with --records; {RECORDS} is not here.")
+    made = page.write(path, kept)
+    done = sum(len(rendering.results) for rendering in made)
+    print(f"{path}: {done} runs, {sum(len(rendering.flagged) for rendering in made)} rows that differ")
+    return 0
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError:
+        raise InputError(
+            f"The sizes of --memory must be whole numbers with commas between. Got '{text}' instead."
+        ) from None
+
+
+def _print_json(value: Any) -> None:
+    print(json_module.dumps(value, indent=2, allow_nan=False))

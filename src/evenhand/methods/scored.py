@@ -1,0 +1,28 @@
+"""Any scoring: which logits learn, replay and test, each chosen on its own.
+
+ER, but every phase uses dot products or cosines as it is told; Table 1 of the UER paper is all eight ways:
+
+    scored()                                      ER
+    scored(learn='cos', replay='cos', test='cos') LUCIR
+    scored(learn='cos')                           UER-A
+
+The losses are those of Eq. 3 with the logits of Eq. 1 (dot) or Eq. 5 (cos).
+
+Cost: that of ER, C_D = 1.
+
+Lin et al., UER: A Heuristic Bias Addressing Approach for Online Continual Learning, ACM MM 2023.
+"""
+
+from evenhand import errors
+from evenhand.method import Method
+from evenhand.methods.er import er
+from evenhand.registry import register
+from evenhand.scoring import Form, Mix, Scoring
+
+
+@register(cost=1)
+def scored(learn: Form = "dot", replay: Form = "dot", test: Form = "dot") -> Method:
+    """Dot products or cosines in learning, replaying and testing, each chosen on its own (Table 1)."""
+    for name, form in (("learn", learn), ("replay", replay), ("test", test)):
+        errors.choice(f"The '{name}' parameter of scored", form, ("dot", "cos"))
+    return er().but(scoring=Scoring(learn=Mix(**{learn: 1}), replay=Mix(**{replay: 1}), test=test))

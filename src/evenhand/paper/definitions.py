@@ -1,0 +1,186 @@
+"""Definitions: what each table and figure of the paper runs, the numbers it printed, and the time that it takes.
+
+A definition is a grid file with a header and the published numbers:
+
+>>> item = parse({"title": "A", "methods": ["er"], "seeds": 2, "expected": [{"method": "er", "accuracy": 17.6}]}, "a")
+>>> len(item.specs), item.expected[0].name, item.measures
+(2, 'ER', ('accuracy',))
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from evenhand import errors, registry
+from evenhand.experiment import grid
+from evenhand.experiment.spec import Spec
+from evenhand.paper.expected import Expected, expand
+from evenhand.paper.times import Times
+
+SLUGS = ("table1", "table2", "table3", "table4", "analysis", "stages", "improvement", "scale", "balance")
+DRAWN = ("comparison", "stages", "improvement", "analysis", "scale", "balance")
+CHOICES = {"kind": ("table", "figure"), "source": ("runs", "bench"), "draws": DRAWN}
+TEXTS = {"title": "", "kind": "table", "source": "runs", "draws": "comparison", "command": "", "note": ""}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure.
+
+    Attributes
+    ----------
+    specs
+        Its runs; those of the source "bench" are steps that are counted and timed instead.
+    draws
+        How it is drawn: numbers against the paper's, or one of the paper's figures.
+    measures
+        What is compared: names of `MEASURES`.
+    """
+
+    slug: str
+    title: str
+    kind: str
+    source: str
+    draws: str
+    command: str
+    note: str
+    root: Path
+    specs: tuple[Spec, ...]
+    expected: tuple[Expected, ...]
+    measures: tuple[str, ...]
+    times: Times
+
+    def settings(self) -> list[Spec]:
+        """One spec for all seeds of a setting, in the definition's order."""
+        return list({spec.setting: spec for spec in reversed(self.specs)}.values())[::-1]
+
+    def published(self, spec: Spec) -> Expected | None:
+        """What the paper printed for a setting."""
+        return next((one for one in self.expected if one.fits(spec)), None)
+
+
+def folder() -> Path:
+    """Where the definitions lie: inside an installed package, or beside its source."""
+    inside = Path(str(files("evenhand") / "benchmarks"))
+    return inside if inside.is_dir() else Path(__file__).parents[3] / "benchmarks"
+
+
+def items() -> list[Item]:
+    """All items of the paper, in its order."""
+    return [read(folder() / f"{slug}.toml") for slug in SLUGS]
+
+
+def find(name: str) -> Item:
+    """An item of the paper by its name, or a definition of one's own by its path."""
+    if name.endswith(".toml"):
+        return read(Path(name))
+    if name not in SLUGS:
+        raise errors.unknown("table or figure", name, SLUGS)
+    return read(folder() / f"{name}.toml")
+
+
+def read(path: Path) -> Item:
+    """Read a definition; a mistake in it is one sentence with its name."""
+    content = load(path, "definition")
+    try:
+        return parse(content, path.stem)
+    except errors.InputError as error:
+        raise errors.InputError(f"In the definition {path}: {error}") from None
+
+
+def load(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file."""
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise errors.InputError(f"The {what} {path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise errors.InputError(f"The {what} {path} is no TOML: {errors.shown(str(error))}.") from None
+
+
+def parse(content: dict[str, Any], slug: str) -> Item:
+    """The item of a file's content."""
+    rest = dict(content)
+    header = {name: rest.pop(name, default) for name, default in TEXTS.items()}
+    entries, times = rest.pop("expected", []), Times.parse(rest.pop("time", {}))
+    for name, text in header.items():
+        if not isinstance(text, str):
+            raise errors.wrong(f"The '{name}' of a definition", "be a text", text)
+        if name in CHOICES:
+            errors.choice(f"The '{name}' of a definition", text, CHOICES[name])
+    if not header["title"]:
+        raise errors.InputError("A definition needs a title.")
+    if (header["kind"] == "table") != (header["draws"] == "comparison"):
+        raise errors.InputError(f"A figure says what it 'draws', {' or '.join(DRAWN[1:])}; a table does not.")
+    made = grid.parse(rest)
+    expected = expand(entries)
+    measures = tuple(dict.fromkeys(name for one in expected for name in one.numbers)) or ("accuracy",)
+    item = Item(
+        slug=slug,
+        root=made.root or Path("runs/paper"),
+        specs=made.specs,
+        expected=expected,
+        measures=measures,
+        times=times,
+        **header,
+    )
+    _match(item)
+    return item
+
+
+def _match(item: Item) -> None:
+    """Every published row belongs to one setting, and no setting to two rows."""
+    settings = item.settings()
+    taken: dict[str, str] = {}
+    for one in item.expected:
+        fitting = [spec for spec in settings if one.fits(spec)]
+        if len(fitting) != 1:
+            raise errors.wrong(f"The expected row {one}", "fit one setting of the runs", f"{len(fitting)} settings")
+        if other := taken.get(fitting[0].setting):
+            raise errors.InputError(f"The expected rows {other} and {one} fit the same setting.")
+        taken[fitting[0].setting] = str(one)
+
+
+def narrow(
+    item: Item,
+    seeds: int | None = None,
+    datasets: Sequence[str] = (),
+    memory: Sequence[int] = (),
+    methods: Sequence[str] = (),
+) -> Item:
+    """The same item with fewer runs, or with other seeds; what keeps no memory is of every size."""
+    names = [registry.canonical(name) for name in methods]
+    wanted: dict[str, list[Any]] = {"data": list(datasets), "memory": list(memory), "method": names}
+    specs = list(item.specs)
+    for field, values in wanted.items():
+        known = list(dict.fromkeys(getattr(spec, field) for spec in item.specs))
+        for value in values:
+            if value not in known:
+                raise errors.wrong(f"The {field} of {item.slug}", f"be one of {', '.join(map(str, known))}", value)
+        free = memoryless if field == "memory" else lambda _: False
+        specs = [spec for spec in specs if not values or getattr(spec, field) in values or free(spec)]
+    if not specs:
+        raise errors.InputError(f"Nothing of {item.slug} is like that: the options leave out all of its runs.")
+    if seeds is not None:
+        numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
+        once = replace(item, specs=tuple(specs)).settings()
+        specs = [spec.model_copy(update={"seed": seed}) for spec in once for seed in numbers]
+    return replace(item, specs=tuple(specs), expected=tuple(one for one in item.expected if any(map(one.fits, specs))))
+
+
+def split(names: str) -> list[str]:
+    """Names of methods in a text with commas; those inside parentheses belong to a name.
+
+    >>> split("er, scored(learn='cos', test='cos')")
+    ['er', "scored(learn='cos', test='cos')"]
+    """
+    return [name.strip() for name in re.split(r",(?![^(]*\))", names) if name.strip()]
+
+
+def memoryless(spec: Spec) -> bool:
+    """Whether the size of the memory means nothing to a run."""
+    return spec.method == "finetune" or spec.order.startswith("iid")

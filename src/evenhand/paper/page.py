@@ -1,0 +1,151 @@
+"""The reproduction page of the docs, made from the records alone: the same records give the same bytes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evenhand import errors, files
+from evenhand.experiment.result import Result
+from evenhand.paper import costs, definitions, findings, records, texts, times
+from evenhand.paper.comparison import Row
+from evenhand.paper.findings import Finding
+from evenhand.paper.rendering import Rendering, render
+from evenhand.paper.verdicts import streams
+
+UNEXPLAINED = "not yet explained"
+HEADER = """# The paper, reproduced
+
+Every table and figure of the UER paper beside our own runs. This page is made from the records in `{records}` by
+`{command}`; nothing on it is written by hand but the findings about rows that differ.
+
+*Paper* is the mean of ten runs with half its 95 % interval, where the paper prints one; *ours* the mean over our seeds
+with half the 95 % interval of their mean (Student's t; two seeds have a very wide one, a single seed has none). A row
+*differs* when |ours - paper| > 2 SD sqrt(1/n + 1/10), with n our seeds and SD the paper's interval times
+sqrt(10)/2.262. What has not been run says so. No method was tuned to its published number, and no seed that was run is
+left out.
+"""
+
+
+def write(path: Path, folder: Path) -> list[Rendering]:
+    """Write the page about the records in a folder, and its pictures into a folder of the page's name."""
+    from evenhand.paper import figures  # late: matplotlib is an optional extra
+
+    made = renderings(folder)
+    pictures = path.with_suffix("")
+    pictures.mkdir(parents=True, exist_ok=True)
+    for one in made:
+        if one.drawn:
+            files.write(pictures / f"{one.item.slug}.svg", figures.picture(one, "svg"))
+    files.write(path, page(made, pictures.name, str(folder), f"evenhand paper --page {path}").encode())
+    return made
+
+
+def renderings(folder: Path) -> list[Rendering]:
+    """All items with what the records have of them."""
+    if not folder.is_dir():
+        raise errors.InputError(f"There is no folder {folder} with records.")
+    made = []
+    for item in definitions.items():
+        if item.source == "bench":
+            methods = [spec.method for spec in item.settings()]
+            made.append(render(item, [], costs.recorded([folder]) or costs.counted(methods)))
+        else:
+            made.append(render(item, records.done(item.specs, [folder])))
+    return made
+
+
+def page(made: Sequence[Rendering], pictures: str, folder: str, command: str) -> str:
+    """The text of the page."""
+    known = findings.read(definitions.folder() / "findings.toml")
+    results = {result.key: result for one in made for result in one.results if one.item.slug == "table2"}
+    blocks = [
+        HEADER.format(records=folder, command=command),
+        _overview(made),
+        _not_won(list(results.values())),
+        *(_item(one, pictures) for one in made),
+        _differing([row for one in made for row in one.flagged], known),
+        _further(list(results.values())),
+    ]
+    return "\n".join(blocks)
+
+
+def _overview(made: Sequence[Rendering]) -> str:
+    lines = [
+        "## What has been run\n",
+        "| item | runs done | of | command | time of all its runs |",
+        "|---|---:|---:|---|---:|",
+    ]
+    for one in made:
+        item, bench = one.item, one.item.source == "bench"
+        counts = ("", "") if bench else (str(len(one.results)), str(len(item.specs)))
+        took = times.shown(item.times.hours(item.specs))
+        lines.append(f"| [{item.title}](#{item.slug}) | {' | '.join(counts)} | `{item.command}` | {took} |")
+    hardware = next(one.item.times.hardware for one in made if one.item.source == "runs")
+    return "\n".join(lines) + (
+        f"\n\nTimes are for {hardware}: measured for CIFAR-100 and methods that cost what ER costs, estimated for all "
+        "others from the size of the images and C_D. Items share runs; what one has made, the others find.\n"
+    )
+
+
+def _item(one: Rendering, pictures: str) -> str:
+    item = one.item
+    blocks = [f'<a id="{item.slug}"></a>\n\n## {item.title}\n', f"    {item.command}\n"]
+    blocks.append(f"{one.state} {item.note.strip()}".strip() + "\n")
+    if one.drawn:
+        blocks.append(f"![{item.title}]({pictures}/{item.slug}.svg)\n")
+    if not one.sheets:
+        blocks.append("Not run.\n")
+    blocks += [f"**{_plain(sheet.title)}**\n\n{texts.markdown(sheet)}" for sheet in one.sheets]
+    return "\n".join(blocks)
+
+
+def _not_won(results: Sequence[Result]) -> str:
+    lines = ["## Where UER does not win\n"]
+    found = [(stream, verdicts) for stream in streams(results) if (verdicts := stream.verdicts())]
+    if not found:
+        return "\n".join([*lines, "Nothing has been run yet that UER could be compared with.\n"])
+    lines.append(
+        "UER against the best of the other methods that were run on the same stream with the same memory, measure by "
+        "measure. Differences are paired by seed; *not settled* means that their 95 % interval includes zero. Less "
+        "forgetting is better.\n"
+    )
+    for stream, verdicts in found:
+        lost = [f"{verdict.measure} ({', '.join(verdict.ahead)})" for verdict in verdicts if verdict.ahead]
+        told = f"Others have the better mean in {'; '.join(lost)}." if lost else "UER has the best mean in all of them."
+        lines.append(
+            f"**{_plain(stream.title)}**, {len(stream.groups)} methods. {told}\n\n{texts.markdown(stream.sheet())}"
+        )
+    return "\n".join(lines)
+
+
+def _differing(rows: Sequence[Row], known: Sequence[Finding]) -> str:
+    lines = ["## Rows that differ from the paper\n"]
+    if not rows:
+        return "\n".join([*lines, "None of the rows that have been run does, with the seeds there are.\n"])
+    for row in rows:
+        ours = row.kind.shown(row.ours.mean if row.ours else None)
+        place = f"{row.data}, memory {row.memory}" if row.memory is not None else row.data
+        lines.append(f"- **{row.name}** on {place}: paper {row.kind.shown(row.published)}, ours {ours}.")
+        about = [finding for finding in known if finding.about(row)]
+        lines += [
+            f"  - `{finding.tried}` gave {finding.number:g}, which rules out {finding.rules_out}." for finding in about
+        ]
+        if not about:
+            lines[-1] += f" This is {UNEXPLAINED}."
+    return "\n".join(lines) + "\n"
+
+
+def _further(results: Sequence[Result]) -> str:
+    lines = ["## What the paper did not measure\n"]
+    if not results:
+        return "\n".join([*lines, "Nothing has been run yet.\n"])
+    lines.append(
+        "Forgetting, the accuracy at any time and in the worst case as [the protocol](protocol.md) defines them, and "
+        "the seconds of training and testing. Those are of single-thread runs that shared their machine with others, "
+        "so they tell orders of magnitude alone.\n"
+    )
+    lines += [f"**{_plain(stream.title)}**\n\n{texts.markdown(stream.further())}" for stream in streams(results)]
+    return "\n".join(lines)
+
+
+def _plain(title: str) -> str:
+    return title.replace("|", r"\|")

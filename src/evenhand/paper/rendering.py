@@ -1,0 +1,125 @@
+"""A rendering: one table or figure of the paper with what has been run of it, in every format."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand import files
+from evenhand.experiment.result import Result
+from evenhand.paper import curves, texts
+from evenhand.paper.comparison import Row, Section, compare
+from evenhand.paper.curves import Panel
+from evenhand.paper.definitions import Item
+from evenhand.paper.sheets import Sheet, of_panel, of_section
+from evenhand.report import EXTRA
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """An item with its numbers.
+
+    Attributes
+    ----------
+    results
+        Those of its runs that are done.
+    sections
+        The comparison of a table with the paper's numbers; empty for a figure.
+    panels
+        What a figure draws; empty for a table, and where nothing has been run.
+    """
+
+    item: Item
+    results: tuple[Result, ...]
+    sections: tuple[Section, ...]
+    panels: tuple[Panel, ...]
+
+    @property
+    def sheets(self) -> list[Sheet]:
+        """Its tables of texts."""
+        return [*map(of_section, self.sections), *map(of_panel, self.panels)]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self.panels) or any(section.run for section in self.sections)
+
+    @property
+    def flagged(self) -> list[Row]:
+        """The rows that differ from the paper by more than chance explains."""
+        return [row for section in self.sections for row in section.rows if row.flagged]
+
+    @property
+    def state(self) -> str:
+        """How much of it has been run, as a sentence."""
+        if self.item.source == "bench":
+            return "Steps are counted and timed; nothing is trained."
+        count = len(self.item.specs)
+        return f"{len(self.results) or 'None'} of its {count} runs {'is' if len(self.results) == 1 else 'are'} done."
+
+    def document(self) -> dict[str, Any]:
+        """All of it as data."""
+        return {
+            "schema": 1,
+            "item": self.item.slug,
+            "title": self.item.title,
+            "kind": self.item.kind,
+            "command": self.item.command,
+            "note": self.item.note,
+            "runs": {"done": len(self.results), "of": 0 if self.item.source == "bench" else len(self.item.specs)},
+            "sections": [
+                {"title": section.title, "rows": [row.fields() for row in section.rows]} for section in self.sections
+            ],
+            "panels": [panel.fields() for panel in self.panels],
+        }
+
+    def markdown(self) -> str:
+        """Its tables in Markdown, each below its title."""
+        blocks = [f"**{sheet.title}**\n\n{texts.markdown(sheet)}" for sheet in self.sheets]
+        return "\n".join([f"# {self.item.title}\n", f"{self.state} {self.item.note.strip()}".strip() + "\n", *blocks])
+
+    def latex(self) -> str:
+        """Its tables in LaTeX."""
+        return "\n".join(texts.latex(sheet) for sheet in self.sheets)
+
+    def write(self, folder: Path) -> tuple[list[Path], str]:
+        """Write every format that can be written, and say what could not be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        contents = {
+            "md": self.markdown().encode(),
+            "tex": self.latex().encode(),
+            "csv": texts.comma_separated(self.document()).encode(),
+        }
+        pictures, problem = self._pictures()
+        paths = []
+        for ending, content in {**contents, **pictures}.items():
+            paths.append(folder / f"{self.item.slug}.{ending}")
+            files.write(paths[-1], content)
+        return paths, problem
+
+    def _pictures(self) -> tuple[dict[str, bytes], str]:
+        """The formats that need matplotlib and jinja2, which are an optional extra."""
+        try:
+            from evenhand.paper import figures, html
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in EXTRA:
+                raise
+            return {}, (
+                f"HTML, PNG and SVG need {error.name}, which is not installed. "
+                'Install it with pip install "evenhand[report]".'
+            )
+        made = {"html": html.page(self).encode()}
+        return made | {ending: figures.picture(self, ending) for ending in ("png", "svg") if self.drawn}, ""
+
+
+def render(item: Item, results: Sequence[Result], steps: Mapping[str, Mapping[str, float]] | None = None) -> Rendering:
+    """Put an item together with its finished runs.
+
+    Parameters
+    ----------
+    steps
+        What was counted and timed of steps, by method and measure.
+    """
+    sections = compare(item, results, steps or {}) if item.kind == "table" else []
+    drawn = curves.panels(item, results)
+    return Rendering(item, tuple(results), tuple(sections), tuple(drawn))

@@ -1,0 +1,131 @@
+"""Where UER wins and where it does not, on every stream that it was run on beside others; and what is not settled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenhand import metrics
+from evenhand.experiment.result import Result, by_setting
+from evenhand.paper import naming
+from evenhand.paper.definitions import memoryless
+from evenhand.paper.measures import MEASURES
+from evenhand.paper.sheets import Sheet, with_interval
+from evenhand.report.group import Estimate, Group, Metric, difference
+
+CHAMPION = "uer"
+
+
+def balance(a: metrics.Matrix) -> float | None:
+    """The mean of the accuracies on previous and on current classes, which the paper's figure shows."""
+    old = metrics.previous(a)
+    return None if old is None else (old + metrics.current(a)) / 2
+
+
+COMPARED: dict[str, tuple[Metric, int]] = {  # with the side on which more lies
+    "final average accuracy": (metrics.average, 1),
+    "previous classes": (metrics.previous, 1),
+    "current classes": (metrics.current, 1),
+    "mean of both": (balance, 1),
+    "forgetting": (metrics.forgetting, -1),
+    "anytime accuracy": (metrics.anytime, 1),
+    "worst-case accuracy": (metrics.worst_case, 1),
+}
+FURTHER = ("accuracy", "forgetting", "anytime", "worst_case", "seconds")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """UER and the best of the others by one measure, in %.
+
+    Attributes
+    ----------
+    ahead
+        All methods whose mean is better than UER's.
+    gap
+        UER's number less the best other's, paired by seed; None where they share no seed.
+    """
+
+    measure: str
+    ours: Estimate
+    other: str
+    best: Estimate
+    ahead: tuple[str, ...]
+    gap: Estimate | None
+    side: int
+
+    @property
+    def says(self) -> str:
+        """What the seeds say."""
+        if self.gap is None or self.gap.half is None:
+            return "one seed" if self.gap else "no seed in common"
+        if abs(self.gap.mean) <= self.gap.half:
+            return "not settled"
+        return "UER ahead" if self.side * self.gap.mean > 0 else "UER behind"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """All groups of one stream and memory."""
+
+    title: str
+    groups: tuple[Group, ...]
+
+    def verdicts(self) -> list[Verdict]:
+        """One for each measure; none where UER, or anything beside it, was not run."""
+        champion = next((group for group in self.groups if group.method == CHAMPION), None)
+        others = [group for group in self.groups if group is not champion]
+        if champion is None or not others:
+            return []
+        found = [_verdict(name, champion, others, metric, side) for name, (metric, side) in COMPARED.items()]
+        return [verdict for verdict in found if verdict is not None]
+
+    def sheet(self) -> Sheet:
+        """The verdicts as a table."""
+        rows = []
+        for verdict in self.verdicts():
+            ours, best = (with_interval(one.mean, one.half, _KIND) for one in (verdict.ours, verdict.best))
+            gap = "-" if verdict.gap is None else _KIND.shown(verdict.gap.mean, sign=True)
+            gap += "" if verdict.gap is None or verdict.gap.half is None else f" ± {_KIND.shown(verdict.gap.half)}"
+            rows.append((verdict.measure, ours, f"{verdict.other} {best}", gap, verdict.says))
+        return Sheet(f"{self.title} (%)", ("", "UER", "best other", "UER less it, paired", ""), tuple(rows))
+
+    def further(self) -> Sheet:
+        """What the paper did not measure."""
+        kinds = [MEASURES[name] for name in FURTHER]
+        rows = []
+        for group in self.groups:
+            values = [[v for run in group.runs if kind.value and (v := kind.value(run)) is not None] for kind in kinds]
+            cells = [
+                with_interval(metrics.mean(found), metrics.interval(found), kind) if found else "-"
+                for kind, found in zip(kinds, values, strict=True)
+            ]
+            rows.append((group.label, *cells, str(len(group.runs))))
+        columns = ("method", *(f"{kind.title} ({kind.unit})" for kind in kinds), "seeds")
+        return Sheet(self.title, columns, tuple(rows))
+
+
+def streams(results: Sequence[Result]) -> list[Stream]:
+    """Results by stream and memory; what keeps no memory stands in a stream of its own."""
+    found: dict[tuple[str, int | None, str], list[Group]] = {}
+    for runs in by_setting(list(results)):
+        spec = runs[0].spec
+        group = Group(naming.method(spec.method) if spec.order == "classes" else spec.order.upper(), tuple(runs))
+        found.setdefault((spec.data, None if memoryless(spec) else spec.memory, spec.order), []).append(group)
+    return [Stream(naming.place(data, memory), tuple(groups)) for (data, memory, _), groups in found.items()]
+
+
+def _verdict(name: str, champion: Group, others: Sequence[Group], metric: Metric, side: int) -> Verdict | None:
+    ours = _percent(champion.estimate(metric))
+    theirs = [(group, estimate) for group in others if (estimate := _percent(group.estimate(metric))) is not None]
+    if ours is None or not theirs:
+        return None
+    ranked = sorted(theirs, key=lambda pair: -side * pair[1].mean)
+    best, estimate = ranked[0]
+    ahead = tuple(group.label for group, one in ranked if side * (one.mean - ours.mean) > 0)
+    return Verdict(name, ours, best.label, estimate, ahead, _percent(difference(champion, best, metric)), side)
+
+
+def _percent(estimate: Estimate | None) -> Estimate | None:
+    return None if estimate is None else Estimate(tuple(100 * value for value in estimate.values))
+
+
+_KIND = MEASURES["accuracy"]
