@@ -1,6 +1,7 @@
 import json
 import os
 import shlex
+import shutil
 
 import pytest
 
@@ -66,9 +67,9 @@ def whole(tmp_path_factory):
     return root
 
 
-def begin(root):
+def begin(root, whole):
     """One run done, one stopped, one damaged; the fourth is missing."""
-    run(SPECS[0], root)
+    shutil.copytree(whole / SPECS[0].key, root / SPECS[0].key)
     with pytest.raises(Paused):
         run(SPECS[1], root, until=1)
     (root / SPECS[2].key).mkdir()
@@ -78,8 +79,8 @@ def begin(root):
 # A grid ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(capsys, file, tmp_path, monkeypatch):
-    begin(tmp_path / "runs")
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(capsys, file, tmp_path, whole, monkeypatch):
+    begin(tmp_path / "runs", whole)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     monkeypatch.setattr("evenhand.experiment.engine.run_all", never)
     monkeypatch.setattr("evenhand.cli_grid.prepare", never)
@@ -120,7 +121,7 @@ def test_a_grid_is_run_then_read(capsys, file, tmp_path, whole, monkeypatch):
 
 def test_a_grid_goes_on_where_it_was(capsys, file, tmp_path, whole):
     root = tmp_path / "runs"
-    run(SPECS[0], root)
+    shutil.copytree(whole / SPECS[0].key, root / SPECS[0].key)
     with pytest.raises(Interrupted):
         run(SPECS[1], root, stop=lambda: True)
     stamp = (root / SPECS[0].key / "status.json").stat().st_mtime_ns
@@ -134,8 +135,8 @@ def test_a_grid_goes_on_where_it_was(capsys, file, tmp_path, whole):
     assert (root / SPECS[0].key / "status.json").stat().st_mtime_ns == stamp
 
 
-def test_one_failure_stops_nothing_and_is_exit_code_1(capsys, file, tmp_path):
-    begin(tmp_path / "runs")
+def test_one_failure_stops_nothing_and_is_exit_code_1(capsys, file, tmp_path, whole):
+    begin(tmp_path / "runs", whole)
     code, out, err = call(capsys, "grid", file, "--engine", "inline", "--threads", 1)
     assert code == 1
     assert [(row[0], row[-1]) for row in rows(out)] == [("er", "2"), ("uer(alpha=0.3)", "1")]
@@ -187,6 +188,7 @@ def test_the_root_is_what_is_given_then_what_the_file_says(capsys, file, tmp_pat
     assert json.loads(out)["root"] == (str(tmp_path / "given") if given else "of the file")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CORES < 2, reason="two processes need two cores")
 def test_processes_give_the_records_of_inline(capsys, file, tmp_path, whole):
     code, _, err = call(capsys, "grid", file, "--engine", "processes", "--workers", 2, "--threads", 1)
@@ -200,16 +202,16 @@ def test_processes_give_the_records_of_inline(capsys, file, tmp_path, whole):
     [
         (["--retries", "-1"], "The number of --retries must be a whole number of at least 0. Got -1 instead."),
         (["--retries", "x"], "Invalid value for --retries"),
-        (["--engine", "x"], "Invalid value for --engine"),
+        (["--engine", "x"], 'Invalid value "x" for --engine. Choose from: "auto", "inline", "processes", "ray".'),
         (["--engine", "inline", "--workers", "0"], "The number of --workers must be a whole number of at least 1."),
         (["--engine", "ray", "--workers", "0"], "The number of --workers must be a whole number of at least 1."),
         (["--threads", "0"], "The number of --threads must be a whole number of at least 1."),
         (["--threads", "999"], "Workers times threads must not exceed"),
         (["--gpus", "-1"], "The number of --gpus must be a number of at least 0"),
         (["--gpus", "nan"], "The number of --gpus must be a number of at least 0"),
-        (["--track", "nonsense"], "no tracker called 'nonsense'|no sink called 'nonsense'"),
-        (["--track", "nonsense", "--dry-run"], "called 'nonsense'"),
-        (["--compile", "maybe"], "Invalid value for --compile"),
+        (["--track", "nonsense"], "There is no sink called 'nonsense'."),
+        (["--track", "nonsense", "--dry-run"], "There is no sink called 'nonsense'."),
+        (["--compile", "maybe"], 'Invalid value "maybe" for --compile'),
         (["--data-dir", "nowhere"], "There is no folder nowhere for --data-dir."),
         (["--seeds", "3"], "Unknown option: --seeds"),
     ],
@@ -217,7 +219,7 @@ def test_processes_give_the_records_of_inline(capsys, file, tmp_path, whole):
 def test_a_wrong_option_gets_one_sentence_and_nothing_runs(capsys, file, tmp_path, options, sentence):
     code, out, err = call(capsys, "grid", file, *options)
     assert (code, out) == (2, "")
-    assert any(part in err for part in sentence.split("|"))
+    assert sentence in err
     assert "Traceback" not in err
     assert not list(tmp_path.glob("runs/*"))
 
@@ -322,8 +324,8 @@ def test_a_search_with_a_run_that_fails_has_no_choice(capsys, tmp_path):
         (["er", "--field", "lr=1,2", "--retries", "-1"], "The number of --retries must be"),
         (["er", "--field", "lr=1,2", "--gpus", "-1"], "The number of --gpus must be"),
         (["er", "--field", "lr=1,2", "--workers", "0"], "The number of --workers must be"),
-        (["er", "--field", "lr=1,2", "--engine", "x"], "Invalid value for --engine"),
-        (["er", "--field", "lr=1,2", "--search", "luck"], "Invalid value for --search"),
+        (["er", "--field", "lr=1,2", "--engine", "x"], 'Invalid value "x" for --engine'),
+        (["er", "--field", "lr=1,2", "--search", "luck"], 'Invalid value "luck" for --search'),
         (["er", "--field", "lr=1,2", "--tested", "test"], "Unknown option: --tested"),
     ],
 )

@@ -241,7 +241,7 @@ def bench(
     Parameters
     ----------
     parts
-        What to measure, with commas between: steps, evaluation, scaling, processes, methods; or all.
+        What to measure, with commas between: steps, evaluation, scaling, processes, load, methods; or all.
     methods
         Time these methods against ER, with commas between, and count their C_D; "all" for every one.
     rounds

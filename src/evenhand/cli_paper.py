@@ -187,7 +187,7 @@ def _write_page(path: Path, kept: Path | None) -> int:
     if kept is None:
         raise InputError(f"The page is made from records. Say where they are with --records; {RECORDS} is not here.")
     made = page.write(path, kept)
-    done = sum(len(rendering.results) for rendering in made)
+    done = len({result.key for rendering in made for result in rendering.results})
     print(f"{path}: {done} runs, {sum(len(rendering.flagged) for rendering in made)} rows that differ")
     return 0
 

@@ -115,6 +115,19 @@ def test_a_run_whose_workers_die_is_recorded_as_failed_and_the_others_are_made(t
     assert all(isinstance(o, Result) for o in run_all(SPECS, tmp_path, engine="inline", threads=1))
 
 
+@pytest.mark.skipif(CORES < 2, reason="processes want two cores")
+def test_processes_that_cannot_start_are_one_sentence(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from pathlib import Path; from evenhand.experiment import Spec, engine\n"
+        "specs = [Spec.make(method='er', seed=seed) for seed in range(9)]\n"
+        "engine.run_all(specs, Path('runs'), engine='processes', threads=1)"
+    )
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert "RunError: The processes for runs die as they start (exit code 1)" in ended.stderr
+    assert ended.stderr.count("bootstrapping phase") == 2
+
+
 def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "AGAIN", 0.1)
     folder = Folder(tmp_path, SPECS[0])

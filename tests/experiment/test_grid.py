@@ -1,4 +1,6 @@
+import re
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -84,6 +86,11 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
     (tmp_path / "deep.toml").write_text("x = " + "[" * 100_000)
     with pytest.raises(errors.InputError, match="deep.toml is no TOML"):
         read(tmp_path / "deep.toml")
+
+
+def test_the_grid_of_the_docs_is_one(grid):
+    [text] = re.findall(r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs/scale.md").read_text(), re.DOTALL)
+    assert len(grid(text).specs) == 3 * 3 * 3 + 3
 
 
 VALUES = st.recursive(

@@ -1,4 +1,4 @@
-"""What is measured, each as plain data: steps, evaluation, scaling, processes, methods."""
+"""What is measured, each as plain data: steps, evaluation, scaling, processes, methods; load.py has one more."""
 
 import copy
 import os
@@ -15,6 +15,7 @@ import torch
 
 from evenhand import errors, registry
 from evenhand.bench.contenders import BATCH, CLASSES, MEMORY, MINI, eager, learner, samples, stepper
+from evenhand.bench.load import load
 from evenhand.bench.timing import Stepper, flops, outside, peak, ratio, rotate
 from evenhand.experiment.process import environment, hardware
 
@@ -190,5 +191,6 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "evaluation": evaluation,
     "scaling": scaling,
     "processes": processes,
+    "load": load,
     "methods": method_costs,
 }

@@ -23,6 +23,8 @@ def show(measured: dict[str, Any]) -> None:
         rows = {name: row for name, row in measured["processes"].items() if name != "steps_per_second"}
         console.print(_ratios("steps per second, processes x threads", rows))
         console.print("; ".join(f"{name}: {rate:.1f} steps/s" for name, rate in rates.items()), highlight=False)
+    if "load" in measured:
+        console.print(_load(measured["load"]))
     if "methods" in measured:
         console.print(_methods(measured["setting"], measured["methods"]))
     told = [
@@ -55,6 +57,19 @@ def _ratios(title: str, rows: dict[str, Any]) -> Table:
         table.add_column(name, justify="right" if name else "left")
     for name, row in rows.items():
         table.add_row(name, f"{row['median']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}")
+    return table
+
+
+def _load(part: dict[str, Any]) -> Table:
+    grid, stream = part["grid"], part["stream"]
+    table = Table("what", "measured", title="load", title_justify="left")
+    table.add_row("tiny runs in two processes, whole", f"{grid['whole']} of {grid['runs']}")
+    table.add_row("overhead of a run, start of the processes included", f"{grid['overhead_ms_per_run']:.0f} ms")
+    table.add_row(f"growth of memory over {stream['samples']:,} samples", f"{stream['growth']:.1%}")
+    table.add_row("speed of the last tenth / the first", f"{stream['last_to_first']:.3f}")
+    for name, row in part["checkpoints"].items():
+        told = f"{row['ms']:.0f} ms for {row['megabytes']:.0f} MB: {row['share']:.2%} of the time between two"
+        table.add_row(f"checkpoint of a CIFAR-100 run, {name}", told)
     return table
 
 

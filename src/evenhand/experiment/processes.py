@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from evenhand import errors
 from evenhand.experiment.engine import Failure, Outcome, Roster, attempt
 from evenhand.experiment.process import stop_requests
 from evenhand.experiment.runs import Note, Progress
@@ -24,6 +25,7 @@ class Worker:
         self.process.start()
         theirs.close()
         self.spec: Spec | None = None
+        self.ready = False
 
     def begin(self, spec: Spec, roster: Roster) -> bool:
         """Hand it a run; False if it is no longer there."""
@@ -34,14 +36,22 @@ class Worker:
         self.spec = spec
         return True
 
-    def hear(self) -> Progress | Note | Outcome:
-        """What it has to say; its death if it died."""
+    def hear(self) -> Progress | Note | Outcome | None:
+        """What it has to say, None that it is ready; its death if it died."""
         try:
-            return self.connection.recv()
+            said = self.connection.recv()
+            self.ready = True
+            return said
         except (EOFError, OSError):
             self.process.join()
-            assert self.spec is not None
-            return Failure(self.spec, "lost", f"Its process died ({_death(self.process.exitcode)}).")
+        death = _death(self.process.exitcode)
+        if not self.ready:
+            raise errors.RunError(
+                f"The processes for runs die as they start ({death}). A script of your own must guard its work by "
+                "if __name__ == '__main__'; or use the engine inline."
+            )
+        assert self.spec is not None
+        return Failure(self.spec, "lost", f"Its process died ({death}).")
 
     def end(self) -> None:
         """Let it finish."""
@@ -76,6 +86,8 @@ def work(roster: Roster, count: int, threads: int) -> None:
 def _heed(worker: Worker, roster: Roster) -> bool:
     """Take in what a worker says; False if it is dead."""
     said = worker.hear()
+    if said is None:
+        return True
     if isinstance(said, Progress | Note):
         roster.listen(said)
         return True
@@ -89,6 +101,7 @@ def serve(connection: "Connection[Any, Any]", threads: int, closing: Any) -> Non
     """Make runs until nobody asks for more. A Ctrl-C comes through the parent, so that it is not heard twice."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
+    connection.send(None)
     orphaned = False
 
     def report(said: Progress | Note) -> None:

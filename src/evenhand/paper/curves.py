@@ -112,9 +112,9 @@ def _scale(place: str, groups: Sequence[Group]) -> list[Panel]:
     alphas = [group.runs[0].spec.resolved.scoring.replay.dot for group in groups]
     by_alpha = sorted(zip(alphas, groups, strict=True), key=lambda pair: pair[0])
     kinds = {
-        "all classes": metrics.average,
-        "previous classes": metrics.previous,
-        "current classes": metrics.current,
+        "all": metrics.average,
+        "previous": metrics.previous,
+        "current": metrics.current,
     }
     curves = [
         Curve(name, tuple(_percent(group.estimate(metric)) for _, group in by_alpha)) for name, metric in kinds.items()

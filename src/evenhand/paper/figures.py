@@ -22,7 +22,7 @@ ACROSS = 3  # panels beside each other
 HEIGHT = 2.6  # inches of a panel
 DOTS = 160  # of a PNG, per inch
 # As in the report, the first two colours are those of UER and ER.
-RESERVED = {"UER": 0, "ER": 1, IMPROVED: 0, PLAIN: 1, "all classes": 0, "current classes": 1, "previous classes": 2}
+RESERVED = {"UER": 0, "ER": 1, IMPROVED: 0, PLAIN: 1, "all": 0, "current": 1, "previous": 2}
 
 
 def picture(rendering: Rendering, kind: str) -> bytes:
@@ -59,12 +59,12 @@ def looks(names: Sequence[str]) -> Looks:
 
 
 def _curves(panels: Sequence[Panel]) -> Figure:
-    made, axes = _axes(len(panels), HEIGHT)
+    made, axes, titles = _axes([panel.title for panel in panels], HEIGHT)
     look = looks([curve.name for panel in panels for curve in panel.curves])
-    for one, panel in zip(axes, panels, strict=True):
+    for one, title, panel in zip(axes, titles, panels, strict=True):
         for curve in panel.curves:
             _curve(one, panel, curve, look[curve.name])
-        one.set_title(panel.title, fontsize=FONT, color=INK, loc="left")
+        one.set_title(title, fontsize=FONT, color=INK, loc="left")
         one.set_xlabel(panel.x)
         one.set_ylabel(panel.y)
         one.grid(axis="y")
@@ -74,30 +74,35 @@ def _curves(panels: Sequence[Panel]) -> Figure:
         if panel.split:
             one.axvspan(panel.split + 0.5, panel.xs[-1] + 0.5, color=LINE, alpha=0.45, linewidth=0, zorder=0)
             one.set_xlim(0.5, panel.xs[-1] + 0.5)
+            if panel.y == "%":  # where all classes would lie if none were preferred
+                one.axhline(100 / len(panel.xs), color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
     handles = [Line2D([], [], color=one.colour, marker=one.marker, linewidth=1.9) for one in look.values()]
     return _with_legend(made, handles, list(look), len(panels))
 
 
 def _curve(axes: Axes, panel: Panel, curve: Curve, look: Look) -> None:
-    """The means; their intervals as a band from three seeds on, else each seed as a thin line."""
+    """The means; by stage or alpha also their intervals as a band, or of one and two seeds thin lines."""
     points = [(x, point) for x, point in zip(panel.xs, curve.points, strict=True) if point is not None]
     xs = [x for x, _ in points]
+    if panel.split or not points:
+        axes.plot(xs, [point.mean for _, point in points], color=look.colour, linewidth=1.4)
+        return
     if all(len(point.values) >= BANDED for _, point in points):
-        low, high = zip(*(point.ends for _, point in points), strict=True) if points else ((), ())
+        low, high = zip(*([min(max(end, 0), 100) for end in point.ends] for _, point in points), strict=True)
         axes.fill_between(xs, low, high, color=look.colour, alpha=0.13, linewidth=0)
-    elif not panel.split:
+    else:
         for values in itertools.zip_longest(*(point.values for _, point in points), fillvalue=math.nan):
             axes.plot(xs, values, color=look.colour, linewidth=0.7, alpha=0.5)
-    marker = "" if panel.split or len(xs) > 20 else look.marker
-    width = 1.2 if panel.split else 1.9 if look.strong else 1.1
+    width, marker = (1.9, look.marker) if look.strong else (1.1, "")
     axes.plot(xs, [point.mean for _, point in points], color=look.colour, linewidth=width, marker=marker, markersize=4)
 
 
 def _comparison(sections: Sequence[Section]) -> Figure:
     most = max(len(section.rows) for section in sections)
-    made, axes = _axes(len(sections), 0.8 + 0.23 * most)
-    for one, section in zip(axes, sections, strict=True):
+    made, axes, titles = _axes([section.title for section in sections], 0.8 + 0.23 * most)
+    for one, title, section in zip(axes, titles, sections, strict=True):
         _rows(one, section)
+        one.set_title(title, fontsize=FONT, color=INK, loc="left")
     handles = [
         Line2D([], [], color=MUTED, marker="o", markerfacecolor=PAPER, linewidth=1.8),
         Line2D([], [], color=PALETTE[0], marker="o", linewidth=1.8),
@@ -130,19 +135,23 @@ def _rows(axes: Axes, section: Section) -> None:
     axes.set_yticks(range(len(rows)), [row.name for row in rows], color=INK)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.hlines(range(len(rows)), 0, 1, transform=axes.get_yaxis_transform(), color=LINE, linewidth=0.7, zorder=0)
-    axes.set_title(section.title, fontsize=FONT, color=INK, loc="left")
     axes.set_xlabel(kind.unit)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
 
 
-def _axes(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with so many axes, a few beside each other."""
-    across = min(count, ACROSS)
+def _axes(titles: Sequence[str], height: float) -> tuple[Figure, list[Axes], list[str]]:
+    """A figure with axes for all titles, a few beside each other; what all titles begin with stands above them."""
+    count = len(titles)
+    across = 2 if count == 4 else min(count, ACROSS)
     down = -(-count // across)
-    made = Figure(figsize=(WIDTH * across, height * down + 0.35), layout="constrained")
-    return made, [made.add_subplot(down, across, place + 1) for place in range(count)]
+    made = Figure(figsize=(WIDTH * across, height * down + 0.4), layout="constrained")
+    begins = {title.partition(": ")[0] for title in titles}
+    if count > 1 and len(begins) == 1:
+        made.suptitle(begins.pop(), x=0.01, ha="left", fontsize=FONT + 1, fontweight="bold", color=INK)
+        titles = [title.partition(": ")[2] for title in titles]
+    return made, [made.add_subplot(down, across, place + 1) for place in range(count)], list(titles)
 
 
 def _with_legend(made: Figure, handles: Sequence[Line2D], names: list[str], panels: int) -> Figure:

@@ -3,7 +3,7 @@
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from evenhand import __version__
-from evenhand.paper import figures
+from evenhand.paper import figures, times
 from evenhand.paper.rendering import Rendering
 from evenhand.paper.sheets import FLAG, NOT_RUN
 
@@ -24,5 +24,6 @@ def page(rendering: Rendering) -> str:
         sheets=rendering.sheets,
         picture=figures.embedded(rendering) if rendering.drawn else "",
         flagged=rendering.flagged,
+        hours=times.shown(rendering.item.times.hours(rendering.item.specs)),
         marks={FLAG: "flag", NOT_RUN: "none"},
     )

@@ -32,10 +32,8 @@ def of_panel(panel: Panel) -> Sheet:
     """The means of a figure: point by point, or over previous and current classes."""
     digits = 1 if "%" in panel.y and not panel.split else 3
     if panel.split:
-        columns, cells = (
-            ("previous classes", "current classes"),
-            [_halves(curve, panel.split) for curve in panel.curves],
-        )
+        columns = ["previous classes", "current classes"]
+        cells = [_halves(curve, panel.split) for curve in panel.curves]
     else:
         chosen = range(0, len(panel.xs), -(-len(panel.xs) // MOST))
         columns = [f"{panel.xs[i]:g}" for i in chosen]

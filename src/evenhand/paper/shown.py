@@ -29,7 +29,7 @@ def show(rendering: Rendering) -> None:
     console.print(item.title, style="bold", markup=False, highlight=False)
     for sheet in rendering.sheets:
         if sheet.run:
-            console.print(f"\n{sheet.title}", style="italic", markup=False, highlight=False, soft_wrap=True, end="")
+            console.print(f"\n{sheet.title}", style="italic", markup=False, highlight=False, soft_wrap=True)
             console.print(texts.terminal(sheet))
     if missing := [section.title for section in rendering.sections if not section.run]:
         console.print(f"Not run: {'; '.join(missing)}.", style="dim", markup=False, highlight=False, soft_wrap=True)

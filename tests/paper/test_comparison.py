@@ -1,0 +1,139 @@
+import math
+
+import pytest
+
+from evenhand.experiment.grid import parse as grid
+from evenhand.paper import comparison, costs, find, records, render
+from evenhand.paper.definitions import narrow, parse
+from evenhand.paper.measures import MEASURES
+from paper.made import result, spec_of, write
+
+TABLE = narrow(find("table2"), datasets=["cifar100"], memory=[1000], methods=["er", "uer"])
+
+
+def runs(method, accuracies, **fields):
+    """Finished runs of Table 2 that end with these accuracies."""
+    specs = [spec for spec in TABLE.specs if (spec.method, spec.order) == (method, "classes")]
+    return [result(spec, level, level) for spec, level in zip(specs, accuracies, strict=False)]
+
+
+def row_of(rendering, name):
+    return next(row for section in rendering.sections for row in section.rows if row.name == name)
+
+
+def test_the_bound_is_two_standard_errors_of_the_difference():
+    deviation = 0.9 * math.sqrt(10) / 2.262
+    assert comparison.bound(0.9, 2) == pytest.approx(2 * deviation * math.sqrt(1 / 2 + 1 / 10), rel=1e-4)
+    assert comparison.bound(0.9, 10) < comparison.bound(0.9, 2) < comparison.bound(1.8, 2)
+
+
+@pytest.mark.parametrize(("off", "flagged"), [(-1.94, False), (-1.96, True), (1.94, False), (1.96, True)])
+def test_a_row_is_flagged_beyond_the_bound_and_not_before(off, flagged):
+    level = (17.6 + off) / 100  # ER's published 17.6 ± 0.9 with two seeds: 1.949
+    row = row_of(render(TABLE, runs("er", [level - 0.01, level + 0.01])), "ER")
+    assert row.flagged is flagged
+    assert row.difference == pytest.approx(off)
+    assert row.seeds == (0, 1)
+    assert row.ours.half == pytest.approx(12.7062, rel=1e-4)  # t of one degree of freedom times 1 / sqrt(2) * sqrt(2)
+
+
+def test_what_has_not_been_run_is_there_and_is_never_flagged():
+    rendering = render(TABLE, runs("er", [0.1]))
+    row = row_of(rendering, "UER")
+    assert (row.published, row.interval, row.ours, row.difference, row.flagged) == (24.6, 0.8, None, None, None)
+    assert [section.title for section in rendering.sections if section.run] == ["Split CIFAR100, |M| = 1000"]
+    assert [row.name for row in rendering.flagged] == ["ER"]
+    assert rendering.state == "1 of its 40 runs is done."
+
+
+def test_measures_are_those_of_the_last_stage():
+    made = result(spec_of(stages=3), previous=0.2, current=0.5, tilt=0.5)  # 4 previous classes, 2 current ones
+    found = {name: kind.value(made) for name, kind in MEASURES.items() if kind.value}
+    assert found["accuracy"] == pytest.approx(30)
+    assert (found["previous"], found["current"]) == pytest.approx((20, 50))
+    assert (found["norm_previous"], found["norm_current"]) == (1, 1.5)
+    assert (found["bias_previous"], found["bias_current"]) == (-0.5, 0.5)
+    assert (found["mean_previous"], found["mean_current"]) == pytest.approx((0.015, 0.045))
+    assert (found["spread_previous"], found["spread_current"]) == pytest.approx((0.01118, 0.005), rel=1e-3)
+    assert found["forgetting"] == pytest.approx((0.3 + 0.3) / 2 * 100)
+    assert found["seconds"] == 60
+    assert MEASURES["norm_previous"].value(result(spec_of(order="iid", stages=1))) is None
+
+
+def test_every_row_and_measure_of_table_1_finds_its_own_run():
+    item = narrow(find("table1"), seeds=1)
+    results = [result(spec, 0.01 * place, 0.02 * place) for place, spec in enumerate(item.settings(), 1)]
+    rendering = render(item, results[::-1])
+    assert len(rendering.sections) == 11
+    for section in rendering.sections[1:3]:
+        factor = 1 if "previous" in section.title else 2
+        assert [row.ours.mean for row in section.rows] == pytest.approx([factor * place for place in range(1, 9)])
+    assert all(row.flagged is None for section in rendering.sections for row in section.rows)  # no interval printed
+
+
+def test_rows_of_steps_come_from_what_was_counted_and_timed():
+    item = find("table3")
+    rendering = render(item, [], {"obc": {"c_d": 7 / 6, "time": 1.58}, "er": {"c_d": 1.0}})
+    cells = {(row.name, row.measure): row.ours and row.ours.mean for s in rendering.sections for row in s.rows}
+    assert cells["OBC", "c_d"] == pytest.approx(7 / 6)
+    assert cells["OBC", "time"] == 1.58
+    assert cells["ER", "time"] is cells["UER", "c_d"] is None
+
+
+def test_a_record_of_the_benchmark_is_read_and_a_wrong_one_refused(tmp_path):
+    path = tmp_path / costs.NAME
+    assert costs.recorded([tmp_path]) == {}
+    path.write_text('{"methods": {"er": {"c_d": 1, "time": {"median": 1.0}, "documented": 1}}}')
+    assert costs.recorded([tmp_path / "none", tmp_path]) == {"er": {"c_d": 1.0, "time": 1.0}}
+    path.write_text('{"steps": {}}')
+    with pytest.raises(Exception, match="table3.json holds no record of evenhand bench"):
+        costs.recorded([tmp_path])
+
+
+def test_c_d_is_counted_by_operations():
+    counted = costs.counted(["finetune", "er"])
+    assert counted == {"finetune": {"c_d": pytest.approx(0.5, rel=0.01)}, "er": {"c_d": 1.0}}
+
+
+def test_the_first_folder_that_has_a_run_counts(tmp_path):
+    specs = [spec_of(seed=seed) for seed in range(3)]
+    for folder, spec, level in (("a", specs[0], 0.1), ("b", specs[0], 0.9), ("b", specs[1], 0.3)):
+        write(tmp_path / folder, spec, level, level)
+    folders = [tmp_path / "a", tmp_path / "b", tmp_path / "none"]
+    assert [one.accuracy[-1][0] for one in records.done(specs, folders)] == [0.1, 0.3]
+    assert records.missing(specs, folders) == [specs[2]]
+    assert records.missing(specs, []) == specs
+
+
+def test_points_of_a_figure_are_means_over_seeds_in_its_own_order():
+    fields = {"methods": ["uer", "er"], "memory": 50, "seeds": 2, "stages": 3, "backbone": "mlp"}
+    item = parse({"title": "Own", "kind": "figure", "draws": "balance", **fields}, "own")
+    specs = grid(fields).specs
+    results = [result(spec, 0.1 + 0.1 * spec.seed, 0.5 + 0.1 * spec.seed) for spec in reversed(specs)]
+    both, previous, current = render(item, results).panels
+    assert [curve.name for curve in both.curves] == ["UER", "ER"]
+    assert [point and point.mean for point in previous.curves[0].points] == [None, *[pytest.approx(15)] * 2]
+    assert [point.mean for point in current.curves[1].points] == [pytest.approx(55)] * 3
+    assert both.curves[0].points[2].mean == pytest.approx((15 + 55) / 2)
+    assert current.fields()["curves"][0]["seeds"] == [2, 2, 2]
+    assert render(item, []).panels == ()
+
+
+def test_alpha_pairs_and_classes_are_drawn_where_they_belong():
+    common = {"title": "Own", "kind": "figure", "memory": 50, "stages": 2, "backbone": "mlp"}
+    names = ["uer_a", "uer(alpha=0.25)", "uer"]
+    scale = parse({**common, "draws": "scale", "methods": names}, "own")
+    [panel] = render(scale, [result(spec, 0.1 * i, 0.5) for i, spec in enumerate(scale.specs)]).panels
+    assert panel.xs == (0.25, 0.5, 1.0)
+    assert [point.mean for point in panel.curves[1].points] == pytest.approx([10, 20, 0])  # previous, by alpha
+    pairs = parse({**common, "draws": "improvement", "methods": ["mir+uer", "scr", "mir"]}, "own")
+    mir, scr = render(pairs, [result(spec) for spec in pairs.specs]).panels
+    assert mir.title == "fashion-cut, |M| = 50: MIR"
+    assert sorted(curve.name for curve in mir.curves) == ["+ UER", "plain"]
+    assert [curve.name for curve in scr.curves] == ["plain"]
+    analysis = parse({**common, "draws": "analysis", "methods": ["er"]}, "own")
+    change, _, norm, probability = render(analysis, [result(analysis.specs[0], tilt=0.5)]).panels
+    assert (norm.split, norm.xs) == (2, (1.0, 2.0, 3.0, 4.0))
+    assert [point.mean for point in norm.curves[0].points] == [1, 1, 1.5, 1.5]
+    assert [point.mean for point in probability.curves[0].points] == [25] * 4
+    assert [point.mean for point in change.curves[0].points] == pytest.approx([0, 0.01, 0.02, 0.03])

@@ -1,0 +1,112 @@
+"""Every number in the definitions against the paper's own LaTeX, in published.tex."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evenhand.paper import find, items
+
+TABLES = dict(
+    re.findall(r"% (table\d)\n(.*?)\\end\{tabular\}", Path(__file__).with_name("published.tex").read_text(), re.DOTALL)
+)
+SIZES = {"cifar10": (100, 200, 500, 1000), "cifar100": (500, 1000, 2000, 5000), "miniimagenet": (500, 1000, 2000, 5000)}
+FORMS = {"dot-product": "dot", "cosine": "cos"}
+
+
+def lines(table):
+    """The cells of each line of a table, without marks."""
+    text = re.sub(r"\\(textbf|underline|multicolumn\{\d\}\{[^}]*\})|~?\\cite\{\w+\}|\\hline", "", TABLES[table])
+    text = text.replace(r"\scriptsize", "").replace(r"$\hookrightarrow$", "").replace("{", "").replace("}", "")
+    return [[cell.strip() for cell in line.split("&")] for line in text.split(r"\\")]
+
+
+def pair(cell):
+    """A number with its spread."""
+    return tuple(float(number) for number in re.fullmatch(r"(-?[\d.]+)\s*±\s*([\d.]+)", cell).groups())
+
+
+def test_table_2_has_all_of_the_paper_s_rows_and_no_other_number():
+    expected = {(one.name, one.fields["data"], one.fields.get("memory")): one for one in find("table2").expected}
+    found = 0
+    for name, *cells in lines("table2"):
+        name = re.sub(r" *\(.*", "", name)
+        if not cells or "±" not in cells[0]:
+            continue
+        width = len(cells) // 3
+        assert width == (1 if name in ("IID", "IID++", "FINE-TUNE") else 4)
+        for place, cell in enumerate(cells):
+            data = list(SIZES)[place // width]
+            memory = SIZES[data][place % width] if width > 1 else None
+            one = expected.pop((name, data, memory))
+            assert (one.numbers, one.interval) == ({"accuracy": pair(cell)[0]}, pair(cell)[1])
+            found += 1
+    assert (found, expected) == (16 * 12 + 9, {})
+
+
+def test_table_1_is_that_of_the_paper_and_names_the_right_scorings():
+    item = find("table1")
+    rows = [line for line in lines("table1") if "±" in "".join(line)]
+    assert len(rows) == len(item.expected) == len(item.settings()) == 8
+    for (index, *cells), one in zip(rows, item.expected, strict=True):
+        forms = [FORMS[cell] for cell in cells[:3]]
+        assert one.name == f"{index.removeprefix('l|')}: {', '.join(forms)}"
+        [spec] = [spec for spec in item.settings() if one.fits(spec)]
+        scoring = spec.resolved.scoring
+        assert [[form for form, _ in scoring.learn], [form for form, _ in scoring.replay]] == [[forms[0]], [forms[1]]]
+        assert scoring.test == forms[2]
+        plain = [float(cells[place]) for place in (3, 4, 5, 6, 7)]
+        weights = [*pair(cells[8]), *pair(cells[9])]
+        assert list(one.numbers.values()) == [*plain, *weights, float(cells[10]), float(cells[11])]
+    assert item.measures[:5] == ("accuracy", "previous", "current", "norm_previous", "norm_current")
+    assert item.measures[5:] == (
+        "mean_previous", "spread_previous", "mean_current", "spread_current", "bias_previous", "bias_current"
+    )  # fmt: skip
+    assert {(spec.stages, spec.memory, spec.data) for spec in item.specs} == {(2, 5000, "cifar100")}
+
+
+def test_table_3_is_that_of_the_paper():
+    names, costs, seconds = (line[1:] for line in lines("table3")[:3])
+    expected = find("table3").expected
+    assert [one.name for one in expected] == names
+    assert [one.numbers["c_d"] for one in expected] == [float(cost) for cost in costs]
+    ratios = [float(time) / float(seconds[0]) for time in seconds]
+    assert [one.numbers["time"] for one in expected] == pytest.approx(ratios)
+
+
+def test_table_4_is_that_of_the_paper():
+    rows = [line for line in lines("table4") if "±" in "".join(line)]
+    expected = find("table4").expected
+    assert len(rows) == len(expected) == 6
+    for (name, accuracy, current, previous), one in zip(rows, expected, strict=True):
+        assert one.name == name
+        numbers = {"accuracy": pair(accuracy)[0], "current": float(current), "previous": float(previous)}
+        assert (one.numbers, one.interval) == (numbers, pair(accuracy)[1])
+    couples = [spec.resolved.scoring.couple for spec in find("table4").settings()]
+    assert couples == ["head", "head", "head", "neck", "head", "both"]
+    assert all(spec.neck for spec in find("table4").specs)
+
+
+def test_runs_are_those_of_the_paper():
+    table2 = find("table2")
+    assert len(table2.specs) == (16 * 4 + 3) * 3 * 10
+    methods = {data: {spec.method for spec in table2.specs if spec.data == data} for data in SIZES}
+    assert {"aser(n=9)", "er_dvc(weight=2.0)"} <= methods["cifar10"]
+    assert {"aser", "er_dvc"} <= methods["cifar100"]
+    assert {"aser(n=3)", "er_dvc"} <= methods["miniimagenet"]
+    assert {(spec.data, spec.stages) for spec in table2.specs if spec.order == "classes"} == {
+        ("cifar10", 5), ("cifar100", 10), ("miniimagenet", 10)
+    }  # fmt: skip
+    for item in items():
+        settings = {(spec.augment, spec.views, spec.passes, spec.lr, spec.batch, spec.replay) for spec in item.specs}
+        assert settings == {("scr", "concat", "joint", 0.1, 10, 10)}
+        assert item.command == f"evenhand paper {item.slug}"
+        assert {spec.seed for spec in item.specs} == (set(range(10)) if item.source == "runs" else {0})
+        assert {spec.data for spec in item.specs} == {*item.times.measured, *item.times.estimated}
+        assert (item.kind == "figure") == (not item.expected)
+    alphas = [spec.resolved.scoring.replay.dot for spec in find("scale").settings()]
+    assert alphas == pytest.approx([place / 10 for place in range(11)])
+    pairs = [spec.method for spec in find("improvement").settings()]
+    assert {name.removesuffix("+uer") for name in pairs if name.endswith("+uer")} == {
+        name for name in pairs if not name.endswith("+uer")
+    }
