@@ -1,0 +1,139 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from evenhand import errors
+from evenhand.paper import costs, find, findings, page
+from evenhand.paper.definitions import narrow
+from evenhand.paper.findings import Finding
+from evenhand.paper.verdicts import streams
+from paper.made import result, spec_of, write
+
+PROJECT = Path(__file__).parents[2]
+COSTS = {name: {"c_d": 1.0} for name in ("er", "er_ace", "obc", "uer")}
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch):
+    """Spare the pages the counting, which has a test of its own."""
+    monkeypatch.setattr(costs, "counted", lambda methods: {**COSTS, "obc": {"c_d": 7 / 6}})
+
+
+def section(text, title):
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """ER far below the paper's number, UER at it but behind ER on current classes; two seeds."""
+    for spec in narrow(find("table2"), 2, ["cifar100"], [1000], ["er", "uer"]).specs:
+        if spec.order == "classes":
+            level = {"er": (0.02, 0.8), "uer": (0.24, 0.3)}[spec.method]
+            write(tmp_path / "records", spec, *(value + 0.001 * spec.seed for value in level))
+    return tmp_path / "records"
+
+
+def test_the_page_tells_what_ran_what_differs_and_where_uer_does_not_win(folder, tmp_path):
+    made = page.write(tmp_path / "page.md", folder)
+    text = (tmp_path / "page.md").read_text()
+    table2 = section(text, "Table 2: final average accuracy")
+    assert "| ER | 17.6 ± 0.9 | 9.8 ± 0.6 | -7.8 | 2 | differs |" in table2
+    assert re.search(r"\| UER \| 24.6 ± 0.8 \| 24.6 ± 0.\d \| [+-]0.\d \| 2 \|  \|", table2)
+    assert table2.count("not run") == 16 * 12 + 9 - 2
+    differing = section(text, "Rows that differ from the paper")
+    assert "**ER** on cifar100, memory 1000: paper 17.6, ours 9.8. This is not yet explained." in differing
+    won = section(text, "Where UER does not win")
+    assert "Others have the better mean in current classes (ER); mean of both (ER)" in won
+    assert "| current classes | 30.0 ± 0.6 | ER 80.0 ± 0.6 | -50.0 ± 0.0 | UER behind |" in won
+    assert "| previous classes | 24.1 ± 0.6 | ER 2.1 ± 0.6 | +22.0 ± 0.0 | UER ahead |" in won
+    assert "| forgetting | 6.0 ± 0.0 | ER 78.0 ± 0.0 | -72.0 ± 0.0 | UER ahead |" in won
+    assert "| OBC | 1.50 | 1.17 | -0.33 |" in section(text, "Table 3: computational complexity")
+    assert "\nNot run.\n" in section(text, "Figure: improvement of baselines by UER")
+    further = section(text, "What the paper did not measure")
+    assert "| UER | 24.6 ± 0.6 | 6.0 ± 0.0 |" in further.replace("24.7", "24.6")
+    assert "| 210 ± 0 | 2 |" in further  # ten stages of 21 seconds
+    links = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert sorted(links) == sorted(f"page/{one.item.slug}.svg" for one in made if one.drawn)
+    assert all((tmp_path / link).read_text().startswith("<?xml") for link in links)
+
+
+def test_the_same_records_give_the_same_bytes(folder, tmp_path):
+    for name in ("a", "b"):
+        page.write(tmp_path / name / "page.md", folder) if (tmp_path / name).mkdir() is None else None
+    one, two = (sorted((tmp_path / name).rglob("*.*")) for name in ("a", "b"))
+    assert len(one) > 3
+    for a, b in zip(one, two, strict=True):
+        assert a.read_text().replace("/a/", "/b/") == b.read_text()
+
+
+def test_findings_stand_below_their_rows(folder, tmp_path, monkeypatch):
+    about = {"method": "er", "data": "cifar100", "memory": 1000}
+    more = {"tried": "evenhand run er --passes separate", "number": 10.25, "rules_out": "the joint pass"}
+    known = [Finding(**about, **more), Finding(**{**about, "memory": 500}, **{**more, "number": 99.0})]
+    monkeypatch.setattr(findings, "read", lambda path: known)
+    page.write(tmp_path / "page.md", folder)
+    text = section((tmp_path / "page.md").read_text(), "Rows that differ from the paper")
+    assert "- **ER** on cifar100, memory 1000" in text
+    assert "  - `evenhand run er --passes separate` gave 10.25, which rules out the joint pass." in text
+    assert "not yet explained" not in text
+    assert "99" not in text
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({"method": "er"}, "A finding needs 'data'"),
+        ({"metod": "er"}, "no field of a finding called 'metod'. Did you mean method"),
+        ({"number": "3"}, "'number' of a finding must be a number"),
+        ({"tried": 3}, "'tried' of a finding must be a text"),
+        ({"memory": 0.5}, "'memory' of a finding must be a whole number"),
+        ({"method": "err"}, "no method called 'err'"),
+    ],
+)
+def test_a_wrong_finding_is_one_sentence(entry, sentence):
+    whole = {"method": "er", "data": "cifar100", "tried": "a", "number": 3, "rules_out": "b"}
+    made = entry if entry == {"method": "er"} else {**whole, **entry}
+    with pytest.raises(errors.InputError, match=sentence):
+        findings.parse({"finding": [made]})
+    assert findings.parse({"finding": [whole]})[0].memory is None
+    with pytest.raises(errors.InputError, match=r"must hold tables \[\[finding\]\] alone"):
+        findings.parse({"findings": [whole]})
+
+
+def test_verdicts_say_no_more_than_the_seeds():
+    specs = {(m, s): spec_of(m, seed=s) for m in ("er", "uer") for s in (0, 1, 2)}
+    level = {("er", 0): 0.2, ("er", 1): 0.3, ("er", 2): 0.4, ("uer", 0): 0.4, ("uer", 1): 0.3, ("uer", 2): 0.3}
+    [stream] = streams([result(specs[one], *2 * [level[one]]) for one in specs])
+    assert {verdict.says for verdict in stream.verdicts()} == {"not settled"}
+    [stream] = streams([result(specs["er", 0], 0.2, 0.2), result(specs["uer", 0], 0.3, 0.3)])
+    assert stream.verdicts()[0].says == "one seed"
+    assert stream.verdicts()[0].ahead == ()
+    [stream] = streams([result(specs["er", 0], 0.2, 0.2), result(specs["uer", 1], 0.3, 0.3)])
+    assert stream.verdicts()[0].says == "no seed in common"
+    assert streams([result(specs["er", 0])])[0].verdicts() == []
+
+
+def test_every_flagged_row_of_the_committed_records_has_a_finding_or_says_that_it_has_none():
+    made = page.renderings(PROJECT / "results/paper")
+    known = findings.read(PROJECT / "benchmarks/findings.toml")
+    text = (PROJECT / "docs/reproduction.md").read_text()
+    for row in (row for one in made for row in one.flagged):
+        lines = [line for line in text.splitlines() if line.startswith(f"- **{row.name}** on {row.data}")]
+        lines = [line for line in lines if row.memory is None or f"memory {row.memory}:" in line]
+        assert len(lines) == 1
+        assert (page.UNEXPLAINED in lines[0]) == (not any(finding.about(row) for finding in known))
+    flagged = [row for one in made for row in one.flagged]
+    assert all(any(finding.about(row) for row in flagged) for finding in known), (
+        "a finding about a row that is not flagged"
+    )
+
+
+def test_the_page_of_the_docs_is_that_of_the_committed_records():
+    made = page.renderings(PROJECT / "results/paper")
+    path = PROJECT / "docs/reproduction.md"
+    again = page.page(made, "reproduction", "results/paper", "evenhand paper --page docs/reproduction.md")
+    assert path.read_text() == again, "run: evenhand paper --page docs/reproduction.md"
+    assert {file.stem for file in (PROJECT / "docs/reproduction").iterdir()} == {
+        one.item.slug for one in made if one.drawn
+    }
