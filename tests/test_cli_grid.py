@@ -329,7 +329,8 @@ def test_a_search_with_a_run_that_fails_has_no_choice(capsys, tmp_path):
         (["er", "--field", "lr=1,2", "--tested", "test"], "Unknown option: --tested"),
     ],
 )
-def test_a_wrong_search_gets_one_sentence_and_nothing_runs(capsys, tmp_path, arguments, sentence):
+def test_a_wrong_search_gets_one_sentence_and_nothing_runs(capsys, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.setattr("evenhand.experiment.engine.run_all", never)
     code, out, err = call(capsys, "tune", *arguments)
     assert (code, out) == (2, "")
     assert sentence in err

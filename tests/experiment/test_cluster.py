@@ -128,6 +128,31 @@ def test_a_run_that_was_begun_here_goes_on_there(tmp_path, head, nodes, inline):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_failure_on_a_node_is_recorded_here(tmp_path, head, nodes, shared):
+    hopeless = Spec.make(method="er", backbone="mlp(hidden=16)", memory=50, lr=1e30)
+    [outcome] = run_all([hopeless], tmp_path, how(head, shared=shared), engine="ray", threads=1)
+    assert outcome.cause == "mistake"
+    status = Folder(tmp_path, hopeless).status()
+    assert status["state"] == "failed"
+    assert "DivergedError: At step" in status["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_on_the_cluster_goes_as_far_as_it_is_to_go(tmp_path, head, nodes, inline):
+    [outcome] = run_all(SPECS[:1], tmp_path, how(head, until=2), engine="ray", threads=1)
+    assert outcome.cause == "paused"
+    assert Folder(tmp_path, SPECS[0]).records() == inline[0][:2]
+
+
+def test_tracking_on_a_cluster_wants_a_shared_root(tmp_path):
+    with pytest.raises(errors.InputError, match="needs one that is shared"):
+        run_all(SPECS[:1], tmp_path, How(track=("tensorboard",)), engine="ray")
+
+
+@pytest.mark.slow
 def test_ctrl_c_saves_the_runs_of_the_cluster(tmp_path, head, nodes):
     grid = tmp_path / "grid.toml"
     grid.write_text(

@@ -30,7 +30,7 @@ def folder(tmp_path):
     for spec in narrow(find("table2"), 2, ["cifar100"], [1000], ["er", "uer"]).specs:
         if spec.order == "classes":
             level = {"er": (0.02, 0.8), "uer": (0.24, 0.3)}[spec.method]
-            write(tmp_path / "records", spec, *(value + 0.001 * spec.seed for value in level))
+            write(tmp_path / "records", spec, *(value + 0.002 * spec.seed for value in level))
     return tmp_path / "records"
 
 
@@ -38,20 +38,20 @@ def test_the_page_tells_what_ran_what_differs_and_where_uer_does_not_win(folder,
     made = page.write(tmp_path / "page.md", folder)
     text = (tmp_path / "page.md").read_text()
     table2 = section(text, "Table 2: final average accuracy")
-    assert "| ER | 17.6 ± 0.9 | 9.8 ± 0.6 | -7.8 | 2 | differs |" in table2
-    assert re.search(r"\| UER \| 24.6 ± 0.8 \| 24.6 ± 0.\d \| [+-]0.\d \| 2 \|  \|", table2)
+    assert "| ER | 17.6 ± 0.9 | 9.9 ± 1.3 | -7.7 | 2 | differs |" in table2
+    assert "| UER | 24.6 ± 0.8 | 24.7 ± 1.3 | +0.1 | 2 |  |" in table2
     assert table2.count("not run") == 16 * 12 + 9 - 2
     differing = section(text, "Rows that differ from the paper")
-    assert "**ER** on cifar100, memory 1000: paper 17.6, ours 9.8. This is not yet explained." in differing
+    assert "**ER** on cifar100, memory 1000: paper 17.6, ours 9.9. This is not yet explained." in differing
     won = section(text, "Where UER does not win")
     assert "Others have the better mean in current classes (ER); mean of both (ER)" in won
-    assert "| current classes | 30.0 ± 0.6 | ER 80.0 ± 0.6 | -50.0 ± 0.0 | UER behind |" in won
-    assert "| previous classes | 24.1 ± 0.6 | ER 2.1 ± 0.6 | +22.0 ± 0.0 | UER ahead |" in won
+    assert "| current classes | 30.1 ± 1.3 | ER 80.1 ± 1.3 | -50.0 ± 0.0 | UER behind |" in won
+    assert "| previous classes | 24.1 ± 1.3 | ER 2.1 ± 1.3 | +22.0 ± 0.0 | UER ahead |" in won
     assert "| forgetting | 6.0 ± 0.0 | ER 78.0 ± 0.0 | -72.0 ± 0.0 | UER ahead |" in won
     assert "| OBC | 1.50 | 1.17 | -0.33 |" in section(text, "Table 3: computational complexity")
     assert "\nNot run.\n" in section(text, "Figure: improvement of baselines by UER")
     further = section(text, "What the paper did not measure")
-    assert "| UER | 24.6 ± 0.6 | 6.0 ± 0.0 |" in further.replace("24.7", "24.6")
+    assert "| UER | 24.7 ± 1.3 | 6.0 ± 0.0 |" in further
     assert "| 210 ± 0 | 2 |" in further  # ten stages of 21 seconds
     links = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert sorted(links) == sorted(f"page/{one.item.slug}.svg" for one in made if one.drawn)
@@ -60,7 +60,8 @@ def test_the_page_tells_what_ran_what_differs_and_where_uer_does_not_win(folder,
 
 def test_the_same_records_give_the_same_bytes(folder, tmp_path):
     for name in ("a", "b"):
-        page.write(tmp_path / name / "page.md", folder) if (tmp_path / name).mkdir() is None else None
+        (tmp_path / name).mkdir()
+        page.write(tmp_path / name / "page.md", folder)
     one, two = (sorted((tmp_path / name).rglob("*.*")) for name in ("a", "b"))
     assert len(one) > 3
     for a, b in zip(one, two, strict=True):

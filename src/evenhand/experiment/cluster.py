@@ -21,7 +21,6 @@ from evenhand.datasets import Dataset, load
 from evenhand.experiment.engine import Failure, How, Outcome, Roster, attempt
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.process import stop_requests
-from evenhand.experiment.result import Result
 from evenhand.experiment.runs import Note, Progress
 from evenhand.experiment.spec import Spec
 
@@ -32,6 +31,10 @@ Packed = dict[str, bytes]
 
 def work(roster: Roster, workers: int | None, threads: int) -> None:
     """Run what is on the roster, at most so many at a time, each with so many CPUs."""
+    if roster.how.track and not roster.how.shared:
+        raise errors.InputError(
+            "Tracking on a cluster writes below the root, so it needs one that is shared (--shared)."
+        )
     ray = _connected(roster.how)
     post = _post(ray)
     made = ray.remote(num_cpus=threads, num_gpus=roster.how.gpus, max_retries=0)(make)
@@ -93,9 +96,9 @@ def make(
 
 
 def pack(folder: Folder) -> Packed:
-    """The files of a run as they are; {} for one that was not begun."""
-    paths = folder.path.glob("*") if folder.begun else []
-    return {path.name: path.read_bytes() for path in paths if path.is_file() and not path.name.startswith(".")}
+    """The files of a run as they are."""
+    paths = [path for path in folder.path.glob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.name: path.read_bytes() for path in paths}
 
 
 def unpack(folder: Folder, packed: Packed) -> None:
@@ -185,7 +188,7 @@ def _outcome(ray: Any, task: Any, spec: Spec, roster: Roster) -> Outcome:
         return Failure(spec, "fault", str(error.cause), str(error))
     except ray.exceptions.RayError as error:
         return Failure(spec, "lost", f"Its worker was lost ({type(error).__name__}).")
-    if isinstance(outcome, Result) and not roster.how.shared:
+    if packed:
         folder = Folder(roster.root, spec)
         try:
             with folder.locked():

@@ -42,7 +42,7 @@ class Folder:
             raise errors.RunError(f"The run folder {self.path} cannot be written: {error.strerror}.") from None
         with lock.held(self.path / lock.NAME, wait) as self._lock:
             self._claim()
-            for name in ("spec.json", "status.json", self.state.name, *RECORDS):
+            for name in ("spec.json", "status.json", self.state.name, *RECORDS, lock.NAME.lstrip(".")):
                 for leftover in self.path.glob(f".{name}.*"):  # of a process that was killed while it wrote
                     leftover.unlink(missing_ok=True)
             yield

@@ -1,0 +1,194 @@
+"""`evenhand paper` from end to end: a small definition of its own, run, rendered and compared."""
+
+import json
+
+import pytest
+
+from evenhand import cli, errors, registry
+from evenhand.paper import costs, definitions
+from paper.made import write
+
+OWN = """
+title = "Own: a small table"
+methods = ["er", "uer"]
+data = "fashion-cut"
+stages = 2
+memory = 50
+batch = 50
+replay = 50
+backbone = "mlp(hidden=8)"
+seeds = 2
+expected = [
+  { method = "er", accuracy = 1.5, interval = 0.1, current = 30.0 },
+  { name = "Ours", method = "uer", accuracy = 60.0, interval = 60.0 },
+]
+"""
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["paper", *map(str, arguments)])
+    out = capsys.readouterr()
+    return end.value.code or 0, out.out, out.err
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    path = tmp_path_factory.mktemp("own") / "own.toml"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Away from the committed records."""
+    monkeypatch.chdir(tmp_path)
+
+
+def rows_of(out):
+    document = json.loads(out)
+    return document, {(row["name"], row["measure"]): row for s in document["sections"] for row in s["rows"]}
+
+
+def test_what_is_missing_is_run_and_shown_beside_the_published_numbers(capsys, own, tmp_path):
+    code, out, _ = call(capsys, own, "--root", "runs", "--engine", "inline", "--threads", 1, "--json", "-o", "made")
+    document, rows = rows_of(out)
+    assert (code, document["runs"], document["problems"]) == (0, {"done": 4, "of": 4}, [])
+    er = rows["ER", "accuracy"]
+    assert (er["paper"], er["seeds"], er["flagged"]) == (1.5, [0, 1], True)
+    assert er["difference"] == pytest.approx(er["ours"] - 1.5)
+    assert 5 < er["ours"] < 95
+    assert rows["Ours", "accuracy"]["flagged"] is False
+    assert rows["ER", "current"]["flagged"] is None
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {
+        f"own.{kind}" for kind in ("html", "md", "tex", "csv", "png", "svg")
+    }
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.json*")}
+    assert len(list((tmp_path / "runs").iterdir())) == 4
+
+    code, again, err = call(capsys, own, "--root", "other", "--records", "runs", "--json")
+    assert (code, err) == (0, "")
+    assert rows_of(again) == (document, rows)
+    assert not (tmp_path / "other").exists()  # nothing that a record has is run again
+    assert before == {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.json*")}
+
+    code, text, _ = call(capsys, own, "--root", "runs", "--no-run", "--methods", "er", "--seeds", 3)
+    assert code == 0
+    assert "2 of its 3 runs are done." in text
+    assert "differs" in text
+    assert "Ours" not in text
+
+
+def test_without_running_what_is_not_there_is_said(capsys, own, tmp_path):
+    code, out, err = call(capsys, own, "--root", "runs", "--no-run")
+    assert (code, err) == (0, "")
+    assert "Not run: fashion-cut, |M| = 50: final average accuracy" in out
+    assert "None of its 4 runs are done." in out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dataset_that_is_not_there_does_not_keep_the_others(capsys, own, tmp_path):
+    text = own.read_text().replace('data = "fashion-cut"', 'data = ["fashion-cut", "folder:nowhere"]')
+    text = text.replace('methods = ["er", "uer"]', 'methods = ["er"]').partition("expected")[0]
+    (tmp_path / "two.toml").write_text(text)
+    code, out, err = call(capsys, "two.toml", "--root", "runs", "--engine", "inline", "--threads", 1, "--seeds", 1)
+    assert code == 1
+    assert "nowhere" in err.splitlines()[-1]
+    assert "1 of its 2 runs is done." in out
+    assert "Not run: folder:nowhere, |M| = 50." in out
+
+
+def test_a_run_that_fails_is_told_and_the_others_are_shown(capsys, own, monkeypatch):
+    from evenhand.experiment import engine
+
+    def run(spec, root, **_):
+        if spec.method == "uer":
+            raise errors.DivergedError("The loss is no longer finite.")
+        write(root, spec)
+        return engine.Folder(root, spec).result()
+
+    monkeypatch.setattr(engine, "run", run)
+    code, out, err = call(capsys, own, "--root", "runs", "--engine", "inline", "--threads", 1, "--seeds", 1)
+    assert code == 1
+    assert "uer-fashion-cut-m50-s0" in err.splitlines()[-1]
+    assert err.splitlines()[-1].endswith("The loss is no longer finite.")
+    assert "1 of its 2 runs is done." in out
+
+
+def test_all_items_are_listed_with_what_is_done(capsys, tmp_path):
+    spec = next(spec for spec in definitions.find("scale").specs if spec.method == "uer")
+    write(tmp_path / "records", spec)
+    code, out, _ = call(capsys, "--records", "records", "--json")
+    assert code == 0
+    items = {row["item"]: row for row in json.loads(out)["items"]}
+    assert list(items) == list(definitions.SLUGS)
+    assert (items["table2"]["runs"], items["table2"]["done"]) == (2010, 1)
+    assert items["scale"]["done"] == items["stages"]["done"] == items["balance"]["done"] == 1
+    assert items["table1"]["done"] == 0
+    assert items["scale"]["hours_left"] == pytest.approx(109 * 19 / 60 / 2)
+    _, out, _ = call(capsys, "--records", "records")
+    assert "Table 1: ways to learn" in out
+
+
+def test_steps_are_measured_once_and_then_read(capsys, tmp_path, monkeypatch):
+    from evenhand import bench
+
+    asked = []
+
+    def measure(parts, rounds, threads, methods):
+        asked.append(methods)
+        return {"methods": {name: {"c_d": 1.0, "time": {"median": 2.0}} for name in methods.split(",")}}
+
+    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(costs, "counted", lambda methods: {name: {"c_d": 3.0} for name in methods})
+    _, out, _ = call(capsys, "table3", "--no-run", "--json")
+    assert rows_of(out)[1]["OBC", "c_d"]["ours"] == 3
+    assert rows_of(out)[1]["OBC", "time"]["ours"] is None
+    for _ in range(2):
+        _, out, _ = call(capsys, "table3", "--root", "runs", "--json")
+        assert rows_of(out)[1]["OBC", "time"]["ours"] == 2
+    assert asked == ["er,er_ace,obc,uer"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("tabel2",), "no table or figure called 'tabel2'. Did you mean table"),
+        (("scale", "--memory", "many"), "sizes of --memory must be whole numbers, e.g. 500,1000. Got 'many'"),
+        (("scale", "--datasets", "mnist"), "data of scale must be one of cifar100. Got 'mnist'"),
+        (("scale", "--methods", "err"), "no method called 'err'"),
+        (("scale", "--seeds", "0"), "number of --seeds must be a whole number"),
+        (("scale", "--records", "nowhere"), "no folder nowhere for --records"),
+        (("--page", "page.md"), "Say where they are with --records"),
+        (("scale", "--retries", "-1"), "number of --retries must be"),
+        (("missing.toml",), "definition missing.toml cannot be read: No such file"),
+    ],
+)
+def test_a_mistake_is_one_sentence(capsys, arguments, sentence):
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_the_page_is_written_from_the_records_alone(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(costs, "counted", lambda methods: {})
+    specs = [spec for spec in definitions.find("scale").specs if spec.method == "uer"]
+    write(tmp_path / "records", specs[0])
+    write(tmp_path / "runs/paper", specs[1])
+    code, out, _ = call(capsys, "--page", "page.md", "--records", "records")
+    assert (code, out) == (0, "page.md: 1 runs, 1 rows that differ\n")
+    assert "**UER** on cifar100, memory 1000" in (tmp_path / "page.md").read_text()
+
+
+def test_every_way_to_score_is_spelled_by_one_name():
+    ways = {
+        "er": "scored()",
+        "lucir": "scored(learn='cos', replay='cos', test='cos')",
+        "uer_a": "scored(learn='cos')",
+        "uer(alpha=0.0)": "scored(learn='cos', replay='cos')",
+    }
+    for name, spelled in ways.items():
+        assert registry.resolve(name) == registry.resolve(spelled)
+    with pytest.raises(errors.InputError, match="The 'test' parameter of scored must be one of dot, cos. Got 'sin'"):
+        registry.resolve("scored(test='sin')")
