@@ -174,6 +174,7 @@ def tune(
     """
     from evenhand import show
     from evenhand.experiment import tune as tuning
+    from evenhand.experiment.axis import Axis
     from evenhand.experiment.engine import How, Outcome, run_all
     from evenhand.experiment.spec import Spec
     from evenhand.watch import Watch
@@ -188,7 +189,7 @@ def tune(
         if value is not None
     }  # fmt: skip
     _check(retries, gpus, workers, threads)
-    axes = [tuning.Axis.parse(text) for text in field or []]
+    axes = [Axis.parse(text) for text in field or []]
     found = tuning.Tuning(method, axes, fields, preset=preset, seeds=seeds)
     use(data_dir)
     prepare(data, size, skip_bad or False)

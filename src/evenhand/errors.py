@@ -55,7 +55,7 @@ def shown(value: object) -> str:
 def number(what: str, value: object, low: float = -math.inf, high: float = math.inf) -> float:
     """Return the value if it is a number in [low, high], else raise."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if not plain or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type, operator]
+    if not plain or not abs(value) < math.inf or not low <= value <= high:  # type: ignore[arg-type, operator]
         raise wrong(what, f"be {_range('a number', low, high)}", value)
     return value  # type: ignore[return-value]
 

@@ -133,7 +133,7 @@ def test_a_run_that_was_begun_here_goes_on_there(tmp_path, head, nodes, inline):
 def test_a_failure_on_a_node_is_recorded_here(tmp_path, head, nodes, shared):
     hopeless = Spec.make(method="er", backbone="mlp(hidden=16)", memory=50, lr=1e30)
     [outcome] = run_all([hopeless], tmp_path, how(head, shared=shared), engine="ray", threads=1)
-    assert outcome.cause == "mistake"
+    assert outcome.cause == "diverged"
     status = Folder(tmp_path, hopeless).status()
     assert status["state"] == "failed"
     assert "DivergedError: At step" in status["error"]

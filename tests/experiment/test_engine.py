@@ -66,7 +66,7 @@ def test_a_mistake_is_not_tried_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr("evenhand.experiment.runs.evaluate", diverge)
     [outcome] = run_all(SPECS[:1], tmp_path, How(retries=2), engine="inline", threads=1)
-    assert (outcome.cause, len(calls)) == ("mistake", 1)
+    assert (outcome.cause, len(calls)) == ("diverged", 1)
 
 
 def test_what_is_there_is_told_once(tmp_path):

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from evenhand import cli, errors, metrics, registry, show
 from evenhand.datasets import load
 from evenhand.experiment import Result, Spec
+from evenhand.experiment.axis import Axis
 from evenhand.experiment.engine import Failure, How, attempt
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.tune import Axis, Point, Stopped, Tuning, best, spelled
+from evenhand.experiment.tune import Point, Stopped, Tuning, best, spelled
 from evenhand.learner import Learner
 
 FIELDS = {"backbone": "mlp(hidden=8)", "memory": 20, "batch": 50}
@@ -297,13 +298,13 @@ def test_a_search_made_again_runs_nothing_again(tmp_path, monkeypatch):
 
 
 def sealed(monkeypatch):
-    """Let runs have data whose test images nobody may look at, and whose test labels are wrong."""
+    """Let runs have data whose test images and labels nobody may look at."""
     touched = []
 
     class Sealed:
         def __getattribute__(self, name):
             touched.append(name)
-            raise AssertionError("a test image was touched")
+            raise AssertionError("a test sample was touched")
 
         def __getitem__(self, rows):
             return self.anything
@@ -313,12 +314,12 @@ def sealed(monkeypatch):
 
     data = copy.copy(load("fashion-cut"))
     object.__setattr__(data, "test_x", Sealed())
-    object.__setattr__(data, "test_y", (data.test_y + 1) % 10)
+    object.__setattr__(data, "test_y", Sealed())
     monkeypatch.setattr("evenhand.experiment.runs.load", lambda *_, **__: data)
     return touched
 
 
-def test_no_search_touches_a_test_image(tmp_path, monkeypatch):
+def test_no_search_touches_a_test_sample(tmp_path, monkeypatch):
     tuning = tuning_of("uer", "alpha=0.3,0.7", stages=2, augment="scr")
     open_eyed = list(tuning.grid(real(tmp_path / "open")))
     touched = sealed(monkeypatch)
@@ -327,7 +328,7 @@ def test_no_search_touches_a_test_image(tmp_path, monkeypatch):
     [spec] = tuning.specs({"alpha": 0.3}, tested="test")
     [outcome] = real(tmp_path / "sealed")([spec], None)
     assert outcome.cause == "fault"
-    assert "a test image was touched" in outcome.sentence
+    assert "a test sample was touched" in outcome.sentence
     assert touched
 
 
@@ -499,7 +500,7 @@ def test_optuna_touches_no_test_image_either(tmp_path, monkeypatch):
     assert any(point.given_up for point in points)
     assert touched == []
     [outcome] = real(tmp_path)(tuning.specs(points[0].values, tested="test"), 1)
-    assert "a test image was touched" in outcome.sentence
+    assert "a test sample was touched" in outcome.sentence
 
 
 @pytest.mark.slow
@@ -529,3 +530,10 @@ def test_without_optuna_its_search_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(errors.InputError, match=r"The search optuna needs Optuna: pip install 'evenhand\[sweep\]'."):
         list(tuning_of("er", "lr=0.1:0.2").optuna(real(tmp_path), tmp_path, 3))
+
+
+def test_a_point_that_diverges_is_the_worst_and_does_not_end_the_search(tmp_path):
+    tuning = tuning_of("er", "lr=0.1,1e30", stages=2)
+    good, bad = tuning.grid(real(tmp_path))
+    assert bad.accuracy == 0 < good.accuracy
+    assert best([bad, good]) is good

@@ -154,7 +154,7 @@ def test_steps_are_measured_once_and_then_read(capsys, tmp_path, monkeypatch):
     ("arguments", "sentence"),
     [
         (("tabel2",), "no table or figure called 'tabel2'. Did you mean table"),
-        (("scale", "--memory", "many"), "sizes of --memory must be whole numbers, e.g. 500,1000. Got 'many'"),
+        (("scale", "--memory", "many"), "sizes of --memory must be whole numbers with commas between. Got 'many'"),
         (("scale", "--datasets", "mnist"), "data of scale must be one of cifar100. Got 'mnist'"),
         (("scale", "--methods", "err"), "no method called 'err'"),
         (("scale", "--seeds", "0"), "number of --seeds must be a whole number"),

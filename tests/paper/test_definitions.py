@@ -123,6 +123,9 @@ def test_narrowing_leaves_what_was_asked_for_and_its_numbers():
         for seed in (0, 1)
     }
     assert [one.name for one in small.expected] == ["IID", "IID++", "FINE-TUNE", "ER", "UER"]
+    assert {one.name for one in narrow(item, memory=[500], methods=["finetune", "er"]).expected} == {
+        "IID", "IID++", "FINE-TUNE", "ER"
+    }  # fmt: skip
     assert {s.seed for s in narrow(item, seeds=12).specs} == set(range(12))
     assert narrow(item) == item
 

@@ -18,7 +18,7 @@ from evenhand.experiment.result import Result
 from evenhand.experiment.runs import Interrupted, Note, Paused, Progress, Report, run
 from evenhand.experiment.spec import Spec
 
-Cause = Literal["mistake", "stopped", "paused", "busy", "fault", "lost"]
+Cause = Literal["mistake", "diverged", "stopped", "paused", "busy", "fault", "lost"]
 ENGINES = ("auto", "inline", "processes", "ray")
 AGAIN = 2.0  # seconds until a run that somebody else is making is looked at again
 
@@ -27,8 +27,8 @@ AGAIN = 2.0  # seconds until a run that somebody else is making is looked at aga
 class Failure:
     """A run that did not end.
 
-    By a mistake that a user can mend, by request, because it was to go no further, because another process makes it, by
-    a fault of ours, or because its worker was lost.
+    By a mistake that a user can mend, because its loss diverged, by request, because it was to go no further, because
+    another process makes it, by a fault of ours, or because its worker was lost.
     """
 
     spec: Spec
@@ -235,7 +235,7 @@ def attempt(
     except errors.BusyError as error:
         return Failure(spec, "busy", str(error))
     except errors.EvenhandError as error:
-        return Failure(spec, "mistake", str(error))
+        return Failure(spec, "diverged" if isinstance(error, errors.DivergedError) else "mistake", str(error))
     except Interrupted as request:
         return Failure(spec, "paused" if isinstance(request, Paused) else "stopped", str(request))
     except Exception as error:

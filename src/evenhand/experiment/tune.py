@@ -7,7 +7,6 @@ of a stage than half of those before it were there goes no further.
 
 import inspect
 import itertools
-import re
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -16,69 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors, metrics, names, registry
+from evenhand.experiment.axis import Axis
 from evenhand.experiment.engine import Outcome
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
-POINTS = 5  # of a range, unless something else is said
-COMMA = re.compile(r",(?![^(]*\))")  # between values, and not in uer(alpha=0.3, couple='both')
 ENOUGH = 5  # points that must have come to the end before one is given up
-LARGEST = 1e15  # end of a range; up to here floats hold all whole numbers
 FIXED = ("method", "seed", "tested", "data", "size", "skip_bad", "stages", "order", "imbalance")
 Engine = Callable[[list[Spec], int | None], Sequence[Outcome]]
 """Runs specs to the end of a stage, or of the stream, and returns what came of each."""
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One field to choose: its values, and the range that they come from where it is one."""
-
-    name: str
-    values: tuple[Any, ...]
-    low: float | None = None
-    high: float | None = None
-    log: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> "Axis":
-        """Read NAME=LOW:HIGH, NAME=LOW:HIGH:COUNT, either with :log behind it, or NAME=A,B,C.
-
-        >>> Axis.parse("alpha=0.1:0.9").values
-        (0.1, 0.3, 0.5, 0.7, 0.9)
-        >>> Axis.parse("lr=0.001:0.1:3:log").values
-        (0.001, 0.01, 0.1)
-        >>> Axis.parse("candidates=25,50").values
-        (25, 50)
-        """
-        name, equals, given = (part.strip() for part in text.partition("="))
-        if not (name and equals and given):
-            raise errors.wrong("A --field", "look like alpha=0.1:0.9 or replay=5,10,20", text)
-        if ":" not in given:
-            parts = [part.strip() for part in COMMA.split(given)]
-            if "" in parts:
-                raise errors.wrong("The values of a --field", "have commas between them only", text)
-            return cls(name, tuple(dict.fromkeys(_value(part) for part in parts)))
-        low, high, *rest = (part.strip() for part in given.split(":"))
-        log = rest[-1:] == ["log"]
-        count = _value((rest[: len(rest) - log] or [str(POINTS)])[0])
-        ends = _value(low), _value(high)
-        if len(rest) - log > 1 or not all(type(end) in (int, float) and abs(end) <= LARGEST for end in ends):
-            raise errors.wrong("The range of a --field", "look like LOW:HIGH, LOW:HIGH:COUNT or LOW:HIGH:log", text)
-        if not (ends[0] < ends[1] and (ends[0] > 0 or not log)):
-            raise errors.wrong("The range of a --field", f"rise{' from above 0' * log}", text)
-        errors.whole(f"The number of points of {errors.shown(name)}", count, 2, 1000)
-        return cls(name, _spread(*ends, count, log), *ends, log)
-
-    @property
-    def whole(self) -> bool:
-        """Whether it takes whole numbers only."""
-        return all(type(value) is int for value in self.values)
-
-
-@dataclass(frozen=True)
 class Point:
-    """What was tried: values, and the accuracy that they reached with each seed."""
+    """What was tried: values, and the accuracy that they reached with each seed; 0 where it diverged."""
 
     values: dict[str, Any]
     accuracies: tuple[float, ...]
@@ -169,7 +120,7 @@ class Tuning:
         outcomes = iter(engine([spec for values in points for spec in self.specs(values)], None))
         for values in points:
             results = [_sound(next(outcomes), values) for _ in range(self.seeds)]
-            yield Point(values, tuple(metrics.average(result.accuracy) for result in results))
+            yield Point(values, tuple(metrics.average(result.accuracy) if result else 0.0 for result in results))
 
     def optuna(self, engine: Engine, root: Path, trials: int, at_once: int = 1) -> Iterator[Point]:
         """Let Optuna propose points, so many at once, and give up the worse ones at stage ends."""
@@ -184,7 +135,7 @@ class Tuning:
         while left:
             asked = [study.ask() for _ in range(min(at_once, left))]
             left -= len(asked)
-            points = [{axis.name: _suggested(trial, axis) for axis in self.axes} for trial in asked]
+            points = [{axis.name: axis.suggested(trial) for axis in self.axes} for trial in asked]
             tried = self._race(engine, root, asked, points, curves)
             for trial, point in zip(asked, tried, strict=True):
                 if point.given_up:
@@ -244,10 +195,10 @@ def spelled(values: dict[str, Any]) -> str:
 
 
 def _sound(outcome: Outcome, values: dict[str, Any]) -> Any:
-    """The result, or None of a run that was to go no further; a run that failed ends the search."""
+    """The result, or None of a run that was to go no further or diverged; one that failed ends the search."""
     if isinstance(outcome, Result):
         return outcome
-    if outcome.cause == "paused":
+    if outcome.cause in ("paused", "diverged"):
         return None
     if outcome.cause == "stopped":
         raise Stopped(outcome.sentence)
@@ -262,15 +213,9 @@ def _reached(folder: Folder, stage: int) -> bool:
 
 
 def _accuracy(folder: Folder, stage: int) -> float:
-    return metrics.mean(folder.records()[stage - 1]["accuracy"])
-
-
-def _suggested(trial: Any, axis: Axis) -> Any:
-    if axis.low is None or axis.high is None:
-        return trial.suggest_categorical(axis.name, axis.values)
-    if axis.whole:
-        return trial.suggest_int(axis.name, axis.low, axis.high, log=axis.log)
-    return _rounded(trial.suggest_float(axis.name, axis.low, axis.high, log=axis.log), axis.low, axis.high)
+    """The accuracy at the end of a stage; none in a run that diverged before it."""
+    records = folder.records()
+    return metrics.mean(records[stage - 1]["accuracy"]) if len(records) >= stage else 0.0
 
 
 def _with(method: str, name: str, value: Any) -> str:
@@ -294,27 +239,3 @@ def _with(method: str, name: str, value: Any) -> str:
         names.spell(recipe.name, given, dict.fromkeys(given, ...))
         for (recipe, _), given in zip(terms, spelled, strict=True)
     )
-
-
-def _spread(low: float, high: float, count: int, log: bool) -> tuple[float, ...]:
-    """Numbers from low to high, evenly or by an even factor; whole ones where both ends are."""
-    shares = [i / (count - 1) for i in range(count)]
-    made = [low ** (1 - t) * high**t if log else low + (high - low) * t for t in shares]
-    if type(low) is int and type(high) is int:
-        return tuple(dict.fromkeys(round(value) for value in made))
-    return tuple(dict.fromkeys([float(low), *(_rounded(value, low, high) for value in made[1:-1]), float(high)]))
-
-
-def _rounded(value: float, low: float, high: float) -> float:
-    """A number of six digits, as near as the range allows."""
-    return min(max(float(f"{value:.6g}"), float(low)), float(high))
-
-
-def _value(text: str) -> Any:
-    """A number where the text is one, else the text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text.lower(), text)

@@ -79,8 +79,9 @@ class Stream:
         errors.whole("The number of 'stages'", stages, 1)
         errors.number("The 'imbalance' of a stream", imbalance, 1)
         train = by_class(dataset.train_y, len(dataset.classes))
-        test = by_class(dataset.test_y, len(dataset.classes))
-        if validation:
+        if not validation:
+            test = by_class(dataset.test_y, len(dataset.classes))
+        else:
             held = [_held_out(rows) for rows in train]
             train, test = [rest for rest, _ in held], [part for _, part in held]
             if few := [name for name, rows in zip(dataset.classes, test, strict=True) if not len(rows)]:
