@@ -1,4 +1,4 @@
-"""The command line: `evenhand run`, `grid`, `tune`, `runs`, `data`, `methods`, `report`, `check`, `bench`.
+"""The command line: `evenhand run`, `grid`, `tune`, `runs`, `paper`, `data`, `methods`, `report`, `check`, `bench`.
 
 Torch is imported inside the commands, so that help is there at once.
 """
@@ -17,6 +17,7 @@ from evenhand import __version__
 from evenhand.cli_data import data as data_app
 from evenhand.cli_data import prepare, use
 from evenhand.cli_grid import COMPILE, conclude, grid, sinks, tune
+from evenhand.cli_paper import paper
 from evenhand.cli_runs import runs
 from evenhand.errors import EvenhandError, InputError
 
@@ -28,6 +29,7 @@ app = App(
 )
 app.command(data_app)
 app.command(grid)
+app.command(paper)
 app.command(runs)
 app.command(tune)
 Flag = Annotated[bool, Parameter(negative=())]
