@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from evenhand import names
 from evenhand.cli_data import prepare, use
 from evenhand.cli_grid import Engine, Flag
 from evenhand.errors import EvenhandError, InputError
@@ -90,9 +91,7 @@ def paper(
         return 0
     errors.whole("The number of --retries", retries, 0)
     errors.number("The number of --gpus", gpus, 0)
-    chosen = definitions.narrow(
-        definitions.find(item), seeds, _words(datasets), _sizes(memory), definitions.split(methods)
-    )
+    chosen = definitions.narrow(definitions.find(item), seeds, _words(datasets), _sizes(memory), _words(methods))
     root = root or chosen.root
     folders = [*([kept] if kept else []), root]
     use(data_dir)
@@ -193,7 +192,7 @@ def _write_page(path: Path, kept: Path | None) -> int:
 
 
 def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    return [word for word in names.split(text) if word]
 
 
 def _sizes(text: str) -> list[int]:

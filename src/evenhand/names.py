@@ -1,11 +1,13 @@
 """Names with parameters, as they stand on the command line and in specs: `mir(candidates=100)+uer(alpha=0.3)`."""
 
 import ast
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from evenhand import errors
 
+COMMA = re.compile(r",(?![^(]*\))")
 LONGEST = 1000  # characters of a name
 LARGEST = 1e300  # number in one
 
@@ -32,6 +34,15 @@ def spell(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
     """
     told = [f"{key}={given[key]!r}" for key in defaults if key in given and given[key] != defaults[key]]
     return f"{name}({', '.join(told)})" if told else name
+
+
+def split(text: str) -> list[str]:
+    """The parts of a text with commas; those inside parentheses belong to a name.
+
+    >>> split("er, scored(learn='cos', test='cos')")
+    ['er', "scored(learn='cos', test='cos')"]
+    """
+    return [part.strip() for part in COMMA.split(text)]
 
 
 def _terms(node: ast.expr) -> list[tuple[str, dict[str, Any]]]:

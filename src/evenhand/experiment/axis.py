@@ -1,13 +1,11 @@
 """An axis of a search: a field and the values that it may have, as `--field` gives them."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand import errors
+from evenhand import errors, names
 
 POINTS = 5  # of a range, unless something else is said
-COMMA = re.compile(r",(?![^(]*\))")  # between values, and not in uer(alpha=0.3, couple='both')
 LARGEST = 1e15  # end of a range; up to here floats hold all whole numbers
 
 
@@ -36,7 +34,7 @@ class Axis:
         if not (name and equals and given):
             raise errors.wrong("A --field", "look like alpha=0.1:0.9 or replay=5,10,20", text)
         if ":" not in given:
-            parts = [part.strip() for part in COMMA.split(given)]
+            parts = names.split(given)
             if "" in parts:
                 raise errors.wrong("The values of a --field", "have commas between them only", text)
             return cls(name, tuple(dict.fromkeys(_value(part) for part in parts)))

@@ -33,16 +33,21 @@ class Grid:
 
 def read(path: Path) -> Grid:
     """Read a grid file; a mistake in it is one sentence with its name."""
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise errors.InputError(f"The grid {path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise errors.InputError(f"The grid {path} is no TOML: {errors.shown(str(error))}.") from None
+    content = load(path, "grid")
     try:
         return parse(content)
     except errors.InputError as error:
         raise errors.InputError(f"In the grid {path}: {error}") from None
+
+
+def load(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file."""
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise errors.InputError(f"The {what} {path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise errors.InputError(f"The {what} {path} is no TOML: {errors.shown(str(error))}.") from None
 
 
 def parse(content: dict[str, Any]) -> Grid:

@@ -7,8 +7,6 @@ A definition is a grid file with a header and the published numbers:
 (2, 'ER', ('accuracy',))
 """
 
-import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -85,21 +83,11 @@ def find(name: str) -> Item:
 
 def read(path: Path) -> Item:
     """Read a definition; a mistake in it is one sentence with its name."""
-    content = load(path, "definition")
+    content = grid.load(path, "definition")
     try:
         return parse(content, path.stem)
     except errors.InputError as error:
         raise errors.InputError(f"In the definition {path}: {error}") from None
-
-
-def load(path: Path, what: str) -> dict[str, Any]:
-    """The content of a TOML file."""
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise errors.InputError(f"The {what} {path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise errors.InputError(f"The {what} {path} is no TOML: {errors.shown(str(error))}.") from None
 
 
 def parse(content: dict[str, Any], slug: str) -> Item:
@@ -170,15 +158,6 @@ def narrow(
         once = replace(item, specs=tuple(specs)).settings()
         specs = [spec.model_copy(update={"seed": seed}) for spec in once for seed in numbers]
     return replace(item, specs=tuple(specs), expected=tuple(one for one in item.expected if any(map(one.fits, specs))))
-
-
-def split(names: str) -> list[str]:
-    """Names of methods in a text with commas; those inside parentheses belong to a name.
-
-    >>> split("er, scored(learn='cos', test='cos')")
-    ['er', "scored(learn='cos', test='cos')"]
-    """
-    return [name.strip() for name in re.split(r",(?![^(]*\))", names) if name.strip()]
 
 
 def memoryless(spec: Spec) -> bool:

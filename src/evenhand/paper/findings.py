@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors, registry
+from evenhand.experiment.grid import load
 from evenhand.paper.comparison import Row
-from evenhand.paper.definitions import load
 
 TEXTS = ("method", "data", "order", "tried", "rules_out")
 NEEDED = ("method", "data", "tried", "number", "rules_out")
