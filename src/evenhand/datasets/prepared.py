@@ -4,6 +4,7 @@ They lie in a hidden folder `.evenhand` beside the source, or in the cache where
 load the same data share its pages.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ from evenhand.datasets.encoded import Encoded, Listen
 FORMAT = 1  # goes up when prepared data of an older kind must not be read
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 FACTS = "facts.json"
+ATTEMPTS = 20  # to move finished arrays into place, where others do so too
 TURNS = threading.Lock()  # threads of one process write one after the other
 
 
@@ -113,17 +115,20 @@ def _make(name: str, raw: Raw, folder: Path, listen: Listen, check: Callable[[Da
 
 def _settle(name: str, aside: Path, folder: Path) -> None:
     """Move finished arrays into place, unless another process was faster; nobody ever sees half of them there."""
-    with suppress(Exception):
-        _map(name, folder)
-        return
-    with suppress(OSError):
-        folder.replace(aside / "broken")
-    shutil.rmtree(aside / "broken", ignore_errors=True)
-    try:
-        aside.replace(folder)
-    except OSError:
-        if not folder.is_dir():  # else it was faster by a hair
-            raise
+    for attempt in range(ATTEMPTS):
+        with suppress(Exception):
+            _map(name, folder)
+            return
+        with suppress(OSError):
+            folder.replace(aside / "broken")
+        shutil.rmtree(aside / "broken", ignore_errors=True)
+        try:
+            aside.replace(folder)
+            return
+        except OSError as error:
+            # Another was faster by a hair; a third may even have taken that away again.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == ATTEMPTS - 1:
+                raise
 
 
 def _state(path: Path, files: Iterable[Path]) -> str:
