@@ -9,6 +9,7 @@ from evenhand.paper import costs, definitions, findings, records, texts, times
 from evenhand.paper.comparison import Row
 from evenhand.paper.findings import Finding
 from evenhand.paper.rendering import Rendering, render
+from evenhand.paper.sheets import Sheet
 from evenhand.paper.verdicts import streams
 
 UNEXPLAINED = "not yet explained"
@@ -94,8 +95,16 @@ def _item(one: Rendering, pictures: str) -> str:
         blocks.append(f"![{item.title}]({pictures}/{item.slug}.svg)\n")
     if not one.sheets:
         blocks.append("Not run.\n")
-    blocks += [f"**{_plain(sheet.title)}**\n\n{texts.markdown(sheet)}" for sheet in one.sheets]
+    blocks += [_titled(sheet) for sheet in one.sheets if sheet.run]
+    if waiting := [sheet for sheet in one.sheets if not sheet.run]:
+        blocks.append("<details><summary>Not run, the paper's numbers alone</summary>\n")
+        blocks += [_titled(sheet) for sheet in waiting]
+        blocks.append("</details>\n")
     return "\n".join(blocks)
+
+
+def _titled(sheet: Sheet) -> str:
+    return f"**{_plain(sheet.title)}**\n\n{texts.markdown(sheet)}"
 
 
 def _not_won(results: Sequence[Result]) -> str:
