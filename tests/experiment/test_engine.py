@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -154,19 +155,20 @@ def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkey
 
 def test_two_grids_at_once_make_every_run_once(tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from evenhand.experiment import Spec, Result\n"
+        "import sys, json; from pathlib import Path; from evenhand.experiment import Spec\n"
         "from evenhand.experiment.engine import How, run_all\n"
         f"specs = [Spec.read(fields) for fields in {[s.model_dump() for s in SPECS]!r}]\n"
-        "made = []\n"
-        "listen = lambda e: made.append(e.key) if isinstance(e, Result) else None\n"
-        "run_all(specs, Path(sys.argv[1]), How(patient=True), engine='inline', threads=1, listen=listen)\n"
-        "print(len(made))"
+        "from evenhand.experiment import runs\n"
+        "made, build = [], runs.build\n"
+        "runs.build = lambda spec, *a, **k: made.append(spec.key) or build(spec, *a, **k)\n"
+        "run_all(specs, Path(sys.argv[1]), How(patient=True), engine='inline', threads=1)\n"
+        "print(json.dumps(made))"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in both:
-        process.communicate(timeout=120)
+    made = [json.loads(process.communicate(timeout=120)[0]) for process in both]
     assert [process.returncode for process in both] == [0, 0]
+    assert sorted(made[0] + made[1]) == sorted(spec.key for spec in SPECS)
     assert [r.records for r in run_all(SPECS, tmp_path)] == [
         r.records for r in run_all(SPECS, tmp_path / "alone", engine="inline", threads=1)
     ]
