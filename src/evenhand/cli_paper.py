@@ -121,15 +121,15 @@ def _list(root: Path | None, kept: Path | None, json: bool) -> None:
 
     rows: list[dict[str, Any]] = []
     for item in items():
-        trained = item.specs if item.source == "runs" else ()
-        left = records.missing(trained, [*([kept] if kept else []), root or item.root])
+        runs = item.runs
+        left = records.missing(runs and item.specs, [*([kept] if kept else []), root or item.root])
         rows.append(
             {
                 "item": item.slug,
                 "title": item.title,
-                "runs": len(trained),
-                "done": len(trained) - len(left),
-                "hours_left": item.times.hours(left if trained else item.specs),
+                "runs": len(runs),
+                "done": len(runs) - len(left),
+                "hours_left": item.times.hours(left if runs else item.specs),
                 "hardware": item.times.hardware,
             }
         )

@@ -71,6 +71,25 @@ def test_every_row_and_measure_of_table_1_finds_its_own_run():
     assert all(row.flagged is None for section in rendering.sections for row in section.rows)  # no interval printed
 
 
+def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
+    item = narrow(find("table1"), seeds=1)
+    trained = ["er", "lucir", "scored(replay='cos')", "uer_a"]
+    assert [spec.method for spec in item.runs] == trained
+    assert records.missing(item.specs, [tmp_path]) == item.runs
+    for place, spec in enumerate(item.runs, 1):
+        write(tmp_path, spec, 0.01 * place, 0.02 * place, otherwise={"accuracy": [0.1 * place, 0.2 * place]})
+    assert records.missing(item.specs, [tmp_path]) == []
+    found = records.done(item.specs, [tmp_path])
+    assert [one.spec for one in found] == list(item.specs)
+    ends = {one.spec.method: one.accuracy[-1] for one in found}
+    assert [ends[method] for method in trained] == [[0.01 * place, 0.02 * place] for place in range(1, 5)]
+    others = ("scored(test='cos')", "scored(learn='cos', replay='cos')")
+    others += ("scored(replay='cos', test='cos')", "scored(learn='cos', test='cos')")
+    assert [ends[method] for method in others] == [[0.1 * place, 0.2 * place] for place in range(1, 5)]
+    assert render(item, found).state == "4 of its 4 runs are done."
+    assert {len(group) for group in records.trainings(find("table2").specs)} == {1}
+
+
 def test_rows_of_steps_come_from_what_was_counted_and_timed():
     item = find("table3")
     rendering = render(item, [], {"obc": {"c_d": 7 / 6, "time": 1.58}, "er": {"c_d": 1.0}})

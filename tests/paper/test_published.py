@@ -105,7 +105,7 @@ def test_runs_are_those_of_the_paper():
         assert {spec.data for spec in item.specs} == {*item.times.measured, *item.times.estimated}
         assert (item.kind == "figure") == (not item.expected)
     alphas = [spec.resolved.scoring.replay.dot for spec in find("scale").settings()]
-    assert alphas == pytest.approx([place / 10 for place in range(11)])
+    assert alphas == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     pairs = [spec.method for spec in find("improvement").settings()]
     assert {name.removesuffix("+uer") for name in pairs if name.endswith("+uer")} == {
         name for name in pairs if not name.endswith("+uer")

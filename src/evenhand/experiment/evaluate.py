@@ -1,5 +1,8 @@
 """What is recorded when a stage ends: accuracies, and the head class by class, so that figures need no weights."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,6 +11,7 @@ from torch import Tensor
 from evenhand import draws
 from evenhand.learner import Learner
 from evenhand.network import DualLinear
+from evenhand.scoring import Form
 from evenhand.streams import Stream
 
 
@@ -45,8 +49,37 @@ class HeadWatch:
         self.weight, self.bias = tensors.get("watch/weight"), tensors.get("watch/bias")
 
 
-def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch) -> dict[str, Any]:
-    """Test on all stages so far and describe the head; classes stand in their order of arrival."""
+def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch, both: bool = False) -> dict[str, Any]:
+    """Test on all stages so far and describe the head; classes stand in their order of arrival.
+
+    With `both`, test once more with the other form of the logits, as "otherwise".
+    """
+    tested = _test(learner, stream, stage)
+    record: dict[str, Any] = {
+        "arrival": list(learner.labels),
+        "accuracy": tested.pop("accuracy"),
+        "head": describe(learner.network.head, watch),
+        **tested,
+    }
+    if both:
+        with _tested_by(learner, "cos" if learner.method.scoring.test == "dot" else "dot"):
+            record["otherwise"] = _test(learner, stream, stage)
+    return record
+
+
+@contextmanager
+def _tested_by(learner: Learner, form: Form) -> Iterator[None]:
+    """The same learner, which tests with this form of the logits meanwhile."""
+    method = learner.method
+    learner.method = method.but(scoring=replace(method.scoring, test=form))
+    try:
+        yield
+    finally:
+        learner.method = method
+
+
+def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
+    """Accuracy by stage, the mean predicted probability by class, and, at the end, what was taken for what."""
     count = len(learner.labels)
     confusion = torch.zeros(count, count, dtype=torch.int64)
     probability = torch.zeros(count, dtype=torch.float64)
@@ -63,12 +96,7 @@ def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch) -> 
         known = rows >= 0
         confusion.index_put_((rows[known], predicted[known]), torch.ones(1, dtype=torch.int64), accumulate=True)
     tested = sum(len(stream.stages[j].test) for j in range(stage + 1))
-    record: dict[str, Any] = {
-        "arrival": list(learner.labels),
-        "accuracy": accuracy,
-        "head": describe(learner.network.head, watch),
-        "probability": (probability / tested).tolist(),
-    }
+    record: dict[str, Any] = {"accuracy": accuracy, "probability": (probability / tested).tolist()}
     if stage == len(stream.stages) - 1:
         record["confusion"] = confusion.tolist()
     return record

@@ -1,6 +1,6 @@
 """The result of a finished run, read from its records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenhand import metrics
@@ -34,6 +34,11 @@ class Result:
     def accuracy(self) -> list[list[float]]:
         """The matrix of a_ij."""
         return [record["accuracy"] for record in self.records]
+
+    def otherwise(self, spec: Spec) -> "Result":
+        """The result of a run that trains as this one did and is tested with the other form of the logits."""
+        records = [{**record, **record["otherwise"]} for record in self.records]
+        return replace(self, spec=spec, records=[{k: v for k, v in one.items() if k != "otherwise"} for one in records])
 
     def summary(self) -> dict[str, Any]:
         """The headline numbers of one run, as fractions."""

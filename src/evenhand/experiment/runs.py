@@ -232,7 +232,7 @@ class _Run:
     def _end_stage(self, stage: int) -> None:
         tick = time.monotonic()
         self.learner.boundary()
-        record = evaluate(self.learner, self.stream, stage, self.watch)
+        record = evaluate(self.learner, self.stream, stage, self.watch, self.folder.spec.forms == "both")
         self.metrics.append({"stage": stage + 1, "step": self.position, **record})
         self.watch.begin_stage(self.learner)
         tested = time.monotonic() - tick

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -39,6 +40,7 @@ class Spec(BaseModel):
     imbalance: float = Field(1, ge=1, description="samples of the most frequent class for one of the rarest")
     stages: int = Field(5, ge=1, description="groups of classes that come one after the other")
     tested: Literal["test", "validation"] = Field("test", description="with test or with held-out training samples")
+    forms: Literal["own", "both"] = Field("own", description="tested as the method says, or by dot and cos both")
     memory: int = Field(200, ge=0, description="samples that may be kept")
     seed: int = Field(0, ge=0, description="of all random draws")
     batch: int = Field(10, ge=1, description="samples a step from the stream")
@@ -126,6 +128,14 @@ class Spec(BaseModel):
     def setting(self) -> str:
         """What runs that differ in the seed alone have in common."""
         return json.dumps(self.model_dump(exclude={"seed"}), sort_keys=True)
+
+    @property
+    def training(self) -> Hashable:
+        """What runs have in common that train alike; where both forms are tested, one of them serves for the other."""
+        method = self.resolved
+        if self.forms == "both":
+            method = method.but(scoring=replace(method.scoring, test="dot"))
+        return self.model_copy(update={"method": ""}), method
 
 
 def titles(specs: Sequence[Spec], seeds: bool = True) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from evenhand import errors, registry
 from evenhand.experiment import grid
 from evenhand.experiment.spec import Spec
+from evenhand.paper import records
 from evenhand.paper.expected import Expected, expand
 from evenhand.paper.times import Times
 
@@ -32,7 +33,7 @@ class Item:
     Attributes
     ----------
     specs
-        Its runs; those of the source "bench" are steps that are counted and timed instead.
+        Its rows with their seeds; those of the source "bench" are steps that are counted and timed instead.
     draws
         How it is drawn: numbers against the paper's, or one of the paper's figures.
     measures
@@ -52,9 +53,18 @@ class Item:
     measures: tuple[str, ...]
     times: Times
 
+    @property
+    def runs(self) -> list[Spec]:
+        """What has to be run for it; none for the source "bench"."""
+        return [group[0] for group in records.trainings(self.specs)] if self.source == "runs" else []
+
     def settings(self) -> list[Spec]:
         """One spec for all seeds of a setting, in the definition's order."""
         return list({spec.setting: spec for spec in reversed(self.specs)}.values())[::-1]
+
+    def hours(self) -> float | None:
+        """How long all of it takes on the stated hardware."""
+        return self.times.hours(self.runs or self.specs)
 
     def published(self, spec: Spec) -> Expected | None:
         """What the paper printed for a setting."""

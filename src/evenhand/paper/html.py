@@ -24,6 +24,6 @@ def page(rendering: Rendering) -> str:
         sheets=rendering.sheets,
         picture=figures.embedded(rendering) if rendering.drawn else "",
         flagged=rendering.flagged,
-        hours=times.shown(rendering.item.times.hours(rendering.item.specs)),
+        hours=times.shown(rendering.item.hours()),
         marks={FLAG: "flag", NOT_RUN: "none"},
     )

@@ -77,8 +77,8 @@ def _overview(made: Sequence[Rendering]) -> str:
     ]
     for one in made:
         item, bench = one.item, one.item.source == "bench"
-        counts = ("", "") if bench else (str(len(one.results)), str(len(item.specs)))
-        took = times.shown(item.times.hours(item.specs))
+        counts = ("", "") if bench else (str(one.done), str(len(item.runs)))
+        took = times.shown(item.hours())
         lines.append(f"| [{item.title}](#{item.slug}) | {' | '.join(counts)} | `{item.command}` | {took} |")
     hardware = next(one.item.times.hardware for one in made if one.item.source == "runs")
     return "\n".join(lines) + (

@@ -1,6 +1,6 @@
 """Where results are found: by their keys, in one folder after the other, so that nothing committed is run again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evenhand.experiment.folder import Folder
@@ -8,15 +8,30 @@ from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
 
-def done(specs: Iterable[Spec], folders: Sequence[Path]) -> list[Result]:
-    """The finished runs of these specs; the first folder that has one counts."""
-    found = (next(_results(spec, folders), None) for spec in dict.fromkeys(specs))
-    return [result for result in found if result is not None]
+def trainings(specs: Iterable[Spec]) -> list[list[Spec]]:
+    """Specs that one run answers, together, the plainest name first; all but those of Table 1 stand alone."""
+    groups: dict[Hashable, list[Spec]] = {}
+    for spec in dict.fromkeys(specs):
+        groups.setdefault(spec.training, []).append(spec)
+    return [sorted(group, key=lambda spec: len(spec.method)) for group in groups.values()]
+
+
+def done(specs: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
+    """The finished runs of these specs, in their order; the first folder that has one counts."""
+    found = {result.spec: result for group in trainings(specs) for result in _answers(group, folders)}
+    return [found[spec] for spec in dict.fromkeys(specs) if spec in found]
 
 
 def missing(specs: Iterable[Spec], folders: Sequence[Path]) -> list[Spec]:
-    """The specs that no folder has a finished run of."""
-    return [spec for spec in dict.fromkeys(specs) if next(_results(spec, folders), None) is None]
+    """The runs to be made for these specs."""
+    return [group[0] for group in trainings(specs) if not _answers(group, folders)]
+
+
+def _answers(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
+    """The results of specs that train alike: of each its own, or else that of another, tested otherwise."""
+    own = {spec: result for spec in group if (result := next(_results(spec, folders), None))}
+    made = next(iter(own.values()), None)
+    return [own.get(spec) or made.otherwise(spec) for spec in group] if made else []
 
 
 def _results(spec: Spec, folders: Sequence[Path]) -> Iterator[Result]:

@@ -54,8 +54,12 @@ class Rendering:
         """How much of it has been run, as a sentence."""
         if self.item.source == "bench":
             return "Steps are counted and timed; nothing is trained."
-        count = len(self.item.specs)
-        return f"{len(self.results) or 'None'} of its {count} runs {'is' if len(self.results) == 1 else 'are'} done."
+        return f"{self.done or 'None'} of its {len(self.item.runs)} runs {'is' if self.done == 1 else 'are'} done."
+
+    @property
+    def done(self) -> int:
+        """How many of its runs are there."""
+        return len({result.key for result in self.results})
 
     def document(self) -> dict[str, Any]:
         """All of it as data."""
@@ -66,7 +70,7 @@ class Rendering:
             "kind": self.item.kind,
             "command": self.item.command,
             "note": self.item.note,
-            "runs": {"done": len(self.results), "of": 0 if self.item.source == "bench" else len(self.item.specs)},
+            "runs": {"done": self.done, "of": len(self.item.runs)},
             "sections": [
                 {"title": section.title, "rows": [row.fields() for row in section.rows]} for section in self.sections
             ],
