@@ -1,13 +1,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from evenhand import cli
+from evenhand.cli_options import Setting
 from evenhand.datasets import load
+from evenhand.experiment import Spec
 
 QUICK = ["--backbone", "mlp(hidden=16)", "--memory", "40", "--workers", "1", "--threads", "1"]
 
@@ -239,3 +242,8 @@ def test_a_run_on_images_of_your_own(capsys, tmp_path):
     assert "99.png" in err
     [result] = json.loads(out)["results"]
     assert result["final_accuracy"] > 0.5
+
+
+def test_every_field_of_a_run_is_an_option():
+    options = {field.name for field in fields(Setting)} - {"data_dir", "preset"}
+    assert options == set(Spec.model_fields) - {"method", "seed", "tested"}

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from evenhand import __version__
 from evenhand.cli_data import data as data_app
-from evenhand.cli_data import prepare, use
-from evenhand.cli_grid import COMPILE, conclude, grid, sinks, tune
+from evenhand.cli_grid import conclude, grid, sinks, tune
+from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting
 from evenhand.cli_paper import paper
 from evenhand.cli_runs import runs
 from evenhand.errors import EvenhandError, InputError
@@ -32,36 +32,17 @@ app.command(grid)
 app.command(paper)
 app.command(runs)
 app.command(tune)
-Flag = Annotated[bool, Parameter(negative=())]
 
 
 @app.command
 def run(
     *methods: str,
-    data: str = "fashion-cut",
-    data_dir: Path | None = None,
-    size: int | None = None,
-    skip_bad: bool | None = None,
-    order: str | None = None,
-    imbalance: float | None = None,
     tested: Literal["test", "validation"] | None = None,
-    memory: int | None = None,
     seeds: int | None = None,
     seed: int | None = None,
-    stages: int | None = None,
-    batch: int | None = None,
-    replay: int | None = None,
-    iterations: int | None = None,
-    lr: float | None = None,
-    backbone: str | None = None,
-    neck: bool | None = None,
-    augment: Literal["none", "crop", "scr"] | None = None,
-    views: Literal["none", "replace", "concat"] | None = None,
-    passes: Literal["joint", "separate"] | None = None,
-    preset: str | None = None,
-    threads: int | None = None,
-    workers: int | None = None,
-    compile: Literal["auto", "on", "off"] = "auto",
+    setting: Setting = SETTING,
+    place: Place = PLACE,
+    compile: Compile = "auto",
     track: str = "",
     root: Path = Path("runs"),
     anyway: Flag = False,
@@ -73,52 +54,12 @@ def run(
     ----------
     methods
         Names with their parameters, e.g. er "uer(alpha=0.3)".
-    data
-        The dataset: a name that evenhand data lists, or your own as folder:PATH, npz:PATH or hf:PATH.
-    data_dir
-        Where datasets lie; EVENHAND_DATA says the same.
-    size
-        The side to which images of your own are brought.
-    skip_bad
-        Leave out images of your own that cannot be read, and say which.
-    order
-        classes, iid, iid++, "blurry(disjoint=50, blur=10)", "smooth(width=0.25)", "domains(strength=1)".
-    imbalance
-        Samples of the most frequent class for one of the rarest (1): a long tail.
     tested
         With the test samples, or with a tenth of the training samples held out, to choose parameters.
-    memory
-        Samples that may be kept.
     seeds
         Run the seeds 0 to K - 1.
     seed
         Run this seed alone.
-    stages
-        Groups of classes that come one after the other.
-    batch
-        Samples a step from the stream (10).
-    replay
-        Samples a step from the memory (10).
-    iterations
-        Times each batch is learned (1).
-    lr
-        Learning rate of SGD (0.1).
-    backbone
-        reduced_resnet18, small_cnn or mlp, with parameters: "reduced_resnet18(width=64)".
-    neck
-        Put a further linear layer before the head (the paper's Table 4).
-    augment
-        Augmentation of stream and replay.
-    views
-        Show the augmented view alone (replace), or beside the raw one (concat).
-    passes
-        Stream and replay in one forward pass or two.
-    preset
-        A set of defaults: plain, or paper, which the paper's datasets have anyway.
-    threads
-        Threads of each process.
-    workers
-        Processes; workers times threads never exceed the cores.
     compile
         Make the network faster with torch.compile; auto does so in runs that are long enough to pay for it.
     track
@@ -130,9 +71,7 @@ def run(
     json
         Print one JSON document and nothing else.
     """
-    from evenhand.experiment.engine import How, run_all
     from evenhand.experiment.spec import Spec
-    from evenhand.watch import Watch
 
     if not methods:
         raise InputError("Name at least one method, e.g. evenhand run er uer. The names: evenhand methods.")
@@ -140,25 +79,13 @@ def run(
         raise InputError("Use either --seeds K for the seeds 0 to K - 1, or --seed S for one.")
     if seeds is not None and seeds < 1:
         raise InputError(f"The number of --seeds must be at least 1. Got {seeds} instead.")
-    fields = {
-        name: value
-        for name, value in {
-            "data": data, "size": size, "skip_bad": skip_bad, "order": order, "imbalance": imbalance,
-            "tested": tested, "memory": memory, "stages": stages, "batch": batch, "replay": replay,
-            "iterations": iterations, "lr": lr, "backbone": backbone, "neck": neck, "augment": augment,
-            "views": views, "passes": passes,
-        }.items()
-        if value is not None
-    }  # fmt: skip
+    fields = setting.fields() | ({"tested": tested} if tested else {})
     numbers = [seed] if seed is not None else range(seeds or 1)
-    specs = [Spec.make(preset, method=method, seed=number, **fields) for method in methods for number in numbers]
-    specs = list(dict.fromkeys(specs))
-    use(data_dir)
-    prepare(data, size, skip_bad or False)
-    how = How(anyway, COMPILE[compile], track=sinks(track))
-    with Watch(specs) as watch:
-        outcomes = run_all(specs, root, how, workers=workers, threads=threads, listen=watch)
-    return conclude(outcomes, json)
+    specs = [Spec.make(setting.preset, method=name, seed=number, **fields) for name in methods for number in numbers]
+    place.check()
+    setting.prepare()
+    how = {"anyway": anyway, "compile": COMPILE[compile], "track": sinks(track)}
+    return conclude(place.run(list(dict.fromkeys(specs)), root, **how), json)
 
 
 @app.command

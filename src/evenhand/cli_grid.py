@@ -5,34 +5,24 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from evenhand.cli_data import prepare, use
+from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting
 
 if TYPE_CHECKING:
     from evenhand.experiment.engine import Outcome
     from evenhand.experiment.spec import Spec
 
-COMPILE = {"auto": None, "on": True, "off": False}
 THEN = {"done": "read", "running": "wait", "stopped": "go on", "failed": "try again", "damaged": "fail"}
-Flag = Annotated[bool, Parameter(negative=())]
-Engine = Literal["auto", "inline", "processes", "ray"]
 
 
 def grid(
     file: Path,
     *,
     root: Path | None = None,
-    engine: Engine = "auto",
-    address: str | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    gpus: float = 0,
-    shared: Flag = False,
-    retries: int = 2,
-    compile: Literal["auto", "on", "off"] = "auto",
+    place: Place = PLACE,
+    compile: Compile = "auto",
     track: str = "",
     data_dir: Path | None = None,
     anyway: Flag = False,
@@ -50,20 +40,6 @@ def grid(
         A TOML file: every list in it is an axis, e.g. methods = ["er", "uer"], memory = [200, 1000], seeds = 3.
     root
         The folder below which every run has its own; as the file says, or runs.
-    engine
-        Here one after the other (inline), in processes, or on a Ray cluster; auto uses as many processes as pay.
-    address
-        Of the Ray cluster; without one, the cluster of this machine, or a new one.
-    workers
-        Runs at a time.
-    threads
-        Threads of each run; its CPUs on a cluster.
-    gpus
-        Of each run on a cluster; a fraction shares one.
-    shared
-        All nodes of the cluster see the root: runs write there, and go on elsewhere when a node is lost.
-    retries
-        Times that a run is tried again after a fault, or when its worker died.
     compile
         Make the network faster with torch.compile; auto does so in runs that are long enough to pay for it.
     track
@@ -78,12 +54,10 @@ def grid(
         Print one JSON document and nothing else.
     """
     from evenhand.experiment import grid as grids
-    from evenhand.experiment.engine import How, run_all
-    from evenhand.watch import Watch
 
     read = grids.read(file)
     root = root or read.root or Path("runs")
-    _check(retries, gpus, workers, threads)
+    place.check()
     tracked = sinks(track)
     use(data_dir)
     if dry_run:
@@ -91,18 +65,7 @@ def grid(
         return 0
     for kind in dict.fromkeys((spec.data, spec.size, spec.skip_bad) for spec in read.specs):
         prepare(*kind)
-    how = How(
-        anyway=anyway,
-        compile=COMPILE[compile],
-        track=tracked,
-        retries=retries,
-        patient=True,
-        address=address,
-        gpus=gpus,
-        shared=shared,
-    )
-    with Watch(list(read.specs)) as watch:
-        outcomes = run_all(read.specs, root, how, engine=engine, workers=workers, threads=threads, listen=watch)
+    outcomes = place.run(read.specs, root, anyway=anyway, compile=COMPILE[compile], track=tracked, patient=True)
     code = conclude(outcomes, json)
     return 1 if code == 2 else code
 
@@ -114,31 +77,8 @@ def tune(
     search: Literal["grid", "optuna"] = "grid",
     trials: int = 20,
     seeds: int = 1,
-    data: str = "fashion-cut",
-    data_dir: Path | None = None,
-    size: int | None = None,
-    skip_bad: bool | None = None,
-    order: str | None = None,
-    imbalance: float | None = None,
-    memory: int | None = None,
-    stages: int | None = None,
-    batch: int | None = None,
-    replay: int | None = None,
-    iterations: int | None = None,
-    lr: float | None = None,
-    backbone: str | None = None,
-    neck: bool | None = None,
-    augment: Literal["none", "crop", "scr"] | None = None,
-    views: Literal["none", "replace", "concat"] | None = None,
-    passes: Literal["joint", "separate"] | None = None,
-    preset: str | None = None,
-    engine: Engine = "auto",
-    address: str | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    gpus: float = 0,
-    shared: Flag = False,
-    retries: int = 2,
+    setting: Setting = SETTING,
+    place: Place = PLACE,
     root: Path = Path("runs"),
     anyway: Flag = False,
     json: Flag = False,
@@ -159,12 +99,6 @@ def tune(
         Points that Optuna may try.
     seeds
         Run each point with the seeds 0 to K - 1.
-    data, data_dir, size, skip_bad, order, imbalance, memory, stages, batch, replay, iterations, lr, backbone, neck
-        As for evenhand run.
-    augment, views, passes, preset
-        As for evenhand run.
-    engine, address, workers, threads, gpus, shared, retries
-        As for evenhand grid.
     root
         The folder below which every run has its own.
     anyway
@@ -175,31 +109,18 @@ def tune(
     from evenhand import show
     from evenhand.experiment import tune as tuning
     from evenhand.experiment.axis import Axis
-    from evenhand.experiment.engine import How, Outcome, run_all
+    from evenhand.experiment.engine import Outcome
     from evenhand.experiment.spec import Spec
-    from evenhand.watch import Watch
 
-    fields = {
-        name: value
-        for name, value in {
-            "data": data, "size": size, "skip_bad": skip_bad, "order": order, "imbalance": imbalance,
-            "memory": memory, "stages": stages, "batch": batch, "replay": replay, "iterations": iterations, "lr": lr,
-            "backbone": backbone, "neck": neck, "augment": augment, "views": views, "passes": passes,
-        }.items()
-        if value is not None
-    }  # fmt: skip
-    _check(retries, gpus, workers, threads)
+    place.check()
     axes = [Axis.parse(text) for text in field or []]
-    found = tuning.Tuning(method, axes, fields, preset=preset, seeds=seeds)
-    use(data_dir)
-    prepare(data, size, skip_bad or False)
+    found = tuning.Tuning(method, axes, setting.fields(), preset=setting.preset, seeds=seeds)
+    setting.prepare()
 
     def run(specs: list[Spec], until: int | None) -> Sequence[Outcome]:
-        how = How(anyway, until=until, retries=retries, patient=True, address=address, gpus=gpus, shared=shared)
-        with Watch(specs, until=until) as watch:
-            return run_all(specs, root, how, engine=engine, workers=workers, threads=threads, listen=watch)
+        return place.run(specs, root, anyway=anyway, until=until, patient=True)
 
-    at_once = _at_once(engine, trials, seeds, workers, threads)
+    at_once = place.at_once(trials, seeds)
     asked = found.grid(run) if search == "grid" else found.optuna(run, root, trials, at_once)
     points = []
     try:
@@ -211,7 +132,7 @@ def tune(
         print(f"{request} The same command goes on with the search.", file=sys.stderr)
         return 130
     choice = tuning.best(points)
-    command = found.command(choice, root, data_dir)
+    command = found.command(choice, root, setting.data_dir)
     if json:
         document = {"schema": 1, "points": [point.fields() for point in points], "choice": choice.values}
         print(json_module.dumps({**document, "command": command}, indent=2, allow_nan=False))
@@ -254,28 +175,6 @@ def sinks(names: str) -> tuple[str, ...]:
     given = tuple(name.strip() for name in names.split(",") if name.strip())
     Tracker(given)
     return given
-
-
-def _check(retries: int, gpus: float, workers: int | None, threads: int | None) -> None:
-    """Name a wrong number before any data are read."""
-    from evenhand import errors
-
-    errors.whole("The number of --retries", retries, 0)
-    errors.number("The number of --gpus", gpus, 0)
-    for name, value in (("workers", workers), ("threads", threads)):
-        if value is not None:
-            errors.whole(f"The number of --{name}", value, 1)
-
-
-def _at_once(engine: Engine, trials: int, seeds: int, workers: int | None, threads: int | None) -> int:
-    """How many points are tried at a time: as many as there are workers for all their seeds."""
-    from evenhand.experiment.engine import Share
-
-    if engine == "inline":
-        return 1
-    if engine != "ray" or workers is None:  # the cores of a cluster are not known here
-        workers = Share.of(trials * seeds, workers, threads if engine != "ray" else None).workers
-    return workers // seeds or 1
 
 
 def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:

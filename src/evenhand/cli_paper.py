@@ -10,11 +10,10 @@ from cyclopts import Parameter
 
 from evenhand import names
 from evenhand.cli_data import prepare, use
-from evenhand.cli_grid import Engine, Flag
+from evenhand.cli_options import PLACE, Flag, Place
 from evenhand.errors import EvenhandError, InputError
 
 if TYPE_CHECKING:
-    from evenhand.experiment.engine import How
     from evenhand.experiment.spec import Spec
     from evenhand.paper import Item
 
@@ -28,13 +27,7 @@ def paper(
     datasets: str = "",
     memory: str = "",
     methods: str = "",
-    engine: Engine = "auto",
-    address: str | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    gpus: float = 0,
-    shared: Flag = False,
-    retries: int = 2,
+    place: Place = PLACE,
     data_dir: Path | None = None,
     root: Path | None = None,
     records: Path | None = None,
@@ -60,8 +53,6 @@ def paper(
         Only these sizes, with commas between: 500,1000.
     methods
         Only these, with commas between, as the definition spells them: er,uer.
-    engine, address, workers, threads, gpus, shared, retries
-        As for evenhand grid.
     data_dir
         Where datasets lie; EVENHAND_DATA says the same.
     root
@@ -77,8 +68,6 @@ def paper(
     json
         Print one JSON document and nothing else.
     """
-    from evenhand import errors
-    from evenhand.experiment.engine import How
     from evenhand.paper import definitions, render, shown
 
     if records is not None and not records.is_dir():
@@ -89,8 +78,7 @@ def paper(
     if item is None:
         _list(root, kept, json)
         return 0
-    errors.whole("The number of --retries", retries, 0)
-    errors.number("The number of --gpus", gpus, 0)
+    place.check()
     chosen = definitions.narrow(definitions.find(item), seeds, _words(datasets), _sizes(memory), _words(methods))
     root = root or chosen.root
     folders = [*([kept] if kept else []), root]
@@ -98,9 +86,7 @@ def paper(
     problems: list[str] = []
     stopped = False
     if not no_run:
-        how = How(retries=retries, patient=True, address=address, gpus=gpus, shared=shared)
-        share = {"engine": engine, "workers": workers, "threads": threads}
-        problems, stopped = _run(chosen, folders, how, share)
+        problems, stopped = _run(chosen, folders, place)
     rendering = render(chosen, *_found(chosen, folders))
     if json:
         _print_json({**rendering.document(), "problems": problems})
@@ -139,21 +125,19 @@ def _list(root: Path | None, kept: Path | None, json: bool) -> None:
         shown.listing(rows)
 
 
-def _run(item: "Item", folders: Sequence[Path], how: "How", share: dict[str, Any]) -> tuple[list[str], bool]:
+def _run(item: "Item", folders: Sequence[Path], place: Place) -> tuple[list[str], bool]:
     """Run what is missing; what went wrong, and whether it was stopped."""
-    from evenhand.experiment.engine import Failure, run_all
+    from evenhand.experiment.engine import Failure
     from evenhand.paper import costs, records
-    from evenhand.watch import Watch
 
     if item.source == "bench":
         if not costs.recorded(folders):
-            costs.measure(item, folders[-1], share["threads"])
+            costs.measure(item, folders[-1], place.threads)
         return [], False
     specs, problems = _prepared(records.missing(item.specs, folders))
     if not specs:
         return problems, False
-    with Watch(specs) as watch:
-        outcomes = run_all(specs, folders[-1], how, listen=watch, **share)
+    outcomes = place.run(specs, folders[-1], patient=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     problems += [f"{failure.spec.key}: {failure.sentence}" for failure in failures if failure.cause != "stopped"]
     return problems, any(failure.cause == "stopped" for failure in failures)
