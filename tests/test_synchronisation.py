@@ -69,7 +69,7 @@ def steps(learner, count=4):
 def fresh(name, **options):
     learner = Learner(ReducedResNet18((3, 16, 16), width=4), name, memory=30, device="cpu", **options)
     steps(learner)
-    learner.asking = 1000  # as on a GPU
+    learner.soundness.asking = 1000  # as on a GPU
     learner.steps = 1
     return learner
 
@@ -104,7 +104,7 @@ def test_every_question_is_noticed(question):
 
 def test_where_finiteness_is_asked_at_every_step_the_watch_says_so():
     learner = fresh("er")
-    learner.asking = 1
+    learner.soundness.asking = 1
     learner.method = watched(learner.method)
     with pytest.raises(AssertionError, match="waits for the device"):
         steps(learner)
@@ -112,7 +112,7 @@ def test_where_finiteness_is_asked_at_every_step_the_watch_says_so():
 
 def test_a_loss_that_is_not_finite_is_found_within_the_steps_between_two_questions():
     learner = fresh("er")
-    learner.asking, learner.lr = 5, 1e30
+    learner.soundness.asking, learner.lr = 5, 1e30
     learner.optimizer.param_groups[0]["lr"] = 1e30
     with pytest.raises(ArithmeticError, match="Within 5 steps to .*go back to the last saved state"):
         steps(learner, 12)

@@ -1,6 +1,5 @@
 """The learner: everything that changes while a method learns, behind `observe` and `predict`."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,16 +10,18 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from evenhand import admission, backbones, errors, files, registry
+from evenhand import admission, errors, files, registry, state
 from evenhand.admission import Label
 from evenhand.augment import AUGMENTATIONS
 from evenhand.batch import Batch, unit
 from evenhand.compiled import Compiled
+from evenhand.copies import Copies, folded
 from evenhand.draws import generator, seeded
 from evenhand.memory import Memory
 from evenhand.method import Method
 from evenhand.network import Network
 from evenhand.scoring import Phase
+from evenhand.soundness import Soundness
 
 PURPOSES = ("head", "retrieval", "storage", "augment/stream", "augment/replay")
 EVALUATION_BATCH = 128
@@ -115,11 +116,10 @@ class Learner:
         self.stages: list[int] = []  # how many classes there were at each boundary, for methods that listen
         self.teacher: Network | None = None  # the network at the last boundary, for methods that keep it
         self.steps = 0
-        self.asking = 1 if self.device.type == "cpu" else 100  # steps between two questions whether all is finite
-        self._unsound: Tensor | None = None
+        self.soundness = Soundness(self.device)
         self._rows: dict[str, int] = {}
-        self._kind: tuple[str, list[int]] | None = None  # type and shape of a sample
-        self._copies: dict[str, Network] = {}
+        self.kind: tuple[str, list[int]] | None = None  # type and shape of a sample
+        self._copies = Copies()
         self._answers: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -191,15 +191,8 @@ class Learner:
         """
         tensors, facts = files.read_state(Path(path))
         try:
-            method, settings, shape = Method.from_json(facts["method"]), facts["settings"], facts["network"]
-            if network is None:
-                if shape["backbone"] is None:
-                    raise errors.InputError(f"{path} was saved with a network of your own. Give it as network=...")
-                with seeded(0, "load"):  # the weights are overwritten; the global generator must not move
-                    network = backbones.rebuild(shape["backbone"])
-            with seeded(0, "load"):
-                wrapped = Network.of(network, neck=shape["neck"], gamma=shape["gamma"])
-            learner = cls(wrapped, method, **settings, device=device)
+            wrapped = state.network(path, facts, network)
+            learner = cls(wrapped, Method.from_json(facts["method"]), **facts["settings"], device=device)
             learner.load_state_dict(tensors, facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise errors.RunError(f"{path} is damaged: {error} is missing or wrong.") from None
@@ -243,30 +236,11 @@ class Learner:
     def follow(self, loss: Tensor, gradients: Sequence[Tensor | None]) -> None:
         """Take one step of the optimizer along gradients of all parameters, if they and the loss are finite."""
         norm = get_total_norm([gradient for gradient in gradients if gradient is not None])
-        self._heed_finiteness(loss.detach(), norm)
+        self.soundness.heed(self.steps, loss.detach(), norm)
         for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
         self._answers.clear()
-
-    def _heed_finiteness(self, loss: Tensor, norm: Tensor) -> None:
-        """Raise if a loss or gradient is not finite: on a CPU at once, on a GPU within some steps, as asking waits."""
-        unsound = ~torch.isfinite(loss + norm)
-        self._unsound = unsound if self._unsound is None else self._unsound | unsound
-        if self.steps % self.asking == 0 and self._unsound:
-            self._unsound = None
-            when = (
-                f"At step {self.steps + 1}" if self.asking == 1 else f"Within {self.asking} steps to {self.steps + 1}"
-            )
-            kept = (
-                "were not updated with it"
-                if self.asking == 1
-                else "are those after it: go back to the last saved state"
-            )
-            raise errors.DivergedError(
-                f"{when} the loss became {loss.item():g} and its gradient {norm.item():g}, so the "
-                f"weights {kept}. A smaller learning rate may help."
-            )
 
     @property
     def before(self) -> int:
@@ -275,16 +249,16 @@ class Learner:
 
     def frozen(self) -> Network:
         """A copy of the network for testing, taken anew after each change; the live one never leaves training mode."""
-        return self.answer("frozen", lambda: self._copy("frozen").eval())
+        return self.answer("frozen", lambda: self._copies.take("frozen", self.network).eval())
 
     def snapshot(self) -> Network:
         """A copy of the network for predictions, with batch normalisation folded into the convolutions."""
-        return self.answer("snapshot", self._folded)
+        return self.answer("snapshot", lambda: folded(self.network))
 
     @contextmanager
     def trial(self) -> Iterator[Network]:
         """Work on a copy of the network: its weights and running statistics are thrown away afterwards."""
-        live, self.network = self.network, self._copy("trial")
+        live, self.network = self.network, self._copies.take("trial", self.network)
         try:
             yield self.network
         finally:
@@ -296,76 +270,20 @@ class Learner:
             self._answers[question] = work()
         return self._answers[question]
 
-    def _folded(self) -> Network:
-        copied = copy.deepcopy(self.network).eval()
-        backbones.fold(copied.trunk)
-        return copied.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def _copy(self, name: str) -> Network:
-        """A copy of the network, into the tensors of the last one if they still fit."""
-        copied, live = self._copies.get(name), self.network.state_dict()
-        if copied is None or any(copied.state_dict()[key].shape != live[key].shape for key in live):
-            copied = self._copies[name] = copy.deepcopy(self.network)
-        else:
-            copied.load_state_dict(live)
-        return copied
-
     # State ------------------------------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:
         """What is no tensor, as JSON: method, settings, labels, steps."""
-        return {
-            "method": self.method.to_json(),
-            "settings": {
-                "memory": self.memory.size,
-                "replay": self.replay,
-                "lr": self.lr,
-                "iterations": self.iterations,
-                "augment": self.augment,
-                "views": self.views,
-                "passes": self.passes,
-                "seed": self.seed,
-            },
-            "network": {
-                "backbone": getattr(self.network.trunk, "recipe", None),
-                "neck": self.network.neck is not None,
-                "gamma": self.network.head.gamma,
-            },
-            "labels": list(self.labels),
-            "stages": list(self.stages),
-            "steps": self.steps,
-            "teacher": self.teacher and self.teacher.classes,
-            "kind": self._kind and list(self._kind),
-        }
+        return state.facts(self)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Every tensor that changes, by name."""
-        return {
-            **{f"network/{name}": tensor for name, tensor in self.network.state_dict().items()},
-            **{f"memory/{name}": tensor for name, tensor in self.memory.state_dict().items()},
-            **{f"generator/{name}": drawn.get_state() for name, drawn in self.generators.items()},
-            **({f"teacher/{name}": t for name, t in self.teacher.state_dict().items()} if self.teacher else {}),
-        }
+        return state.tensors(self)
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Take over what `state_dict` and `facts` gave."""
-
-        def below(prefix: str) -> dict[str, Tensor]:
-            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-        self._register([admission.label(label) for label in facts["labels"]])
-        self.stages, self.steps = list(facts["stages"]), facts["steps"]
-        self._kind = (facts["kind"][0], facts["kind"][1]) if facts["kind"] else None
-        try:
-            self.network.load_state_dict(below("network/"))
-        except RuntimeError:
-            raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
-        self.memory.load_state_dict(below("memory/"))
-        for name, state in below("generator/").items():
-            self.generators[name].set_state(state)
-        if facts["teacher"] is not None:
-            self.teacher = copy.deepcopy(self.network).shrink(facts["teacher"]).eval().requires_grad_(False)
-            self.teacher.load_state_dict(below("teacher/"))
+        self._register(state.labels(facts))
+        state.restore(self, tensors, facts)
         self._answers.clear()
 
     # Admission --------------------------------------------------------------------------------------------------------
@@ -375,23 +293,23 @@ class Learner:
         if self.network.classes != len(self.labels):
             raise errors.wrong("The network of a new learner", "have no classes yet", self.network.classes)
         samples = self._fitting(admission.samples(x))
-        if self._kind is not None and _type(samples) != self._kind[0]:
-            raise errors.wrong("Every sample", f"be of type {self._kind[0]}, as the first was", _type(samples))
+        if self.kind is not None and _type(samples) != self.kind[0]:
+            raise errors.wrong("Every sample", f"be of type {self.kind[0]}, as the first was", _type(samples))
         if self.augment != "none" and samples.ndim != 4:
             raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(samples.shape))
         return samples, admission.labels(y, len(samples))
 
     def _fitting(self, samples: Tensor) -> Tensor:
         """The samples, if they are of the kind seen before, or fit the network."""
-        if self._kind is None:
+        if self.kind is None:
             self.network.admit(samples.shape)
-        elif list(samples.shape[1:]) != self._kind[1]:
-            raise errors.wrong("Every sample", f"have the shape {tuple(self._kind[1])}", tuple(samples.shape[1:]))
+        elif list(samples.shape[1:]) != self.kind[1]:
+            raise errors.wrong("Every sample", f"have the shape {tuple(self.kind[1])}", tuple(samples.shape[1:]))
         return samples
 
     def _registered(self, samples: Tensor, labels: list[Label]) -> Batch:
         """The batch of checked samples, whose new classes now have a row."""
-        self._kind = (_type(samples), list(samples.shape[1:]))
+        self.kind = (_type(samples), list(samples.shape[1:]))
         self._register(labels)
         rows = torch.tensor([self._rows[admission.key(label)] for label in labels], device=self.device)
         return Batch(samples.to(self.device), rows)

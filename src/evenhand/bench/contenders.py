@@ -77,8 +77,8 @@ def learner(
 
 def stepper(made: Learner) -> Stepper:
     """One step of a learner, always with the same batch."""
-    assert made._kind is not None
-    x, y = samples(BATCH, len(made.labels), tuple(made._kind[1]))
+    assert made.kind is not None
+    x, y = samples(BATCH, len(made.labels), tuple(made.kind[1]))
     return lambda: made.observe(x, y)
 
 
