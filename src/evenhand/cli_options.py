@@ -59,6 +59,8 @@ class Setting:
         Show the augmented view alone (replace), or beside the raw one (concat).
     passes
         Stream and replay in one forward pass or two.
+    softmax
+        Over the classes seen so far, or over all that will come.
     forms
         Test as the method says, or by dot products and cosines both (the paper's Table 1).
     preset
@@ -82,6 +84,7 @@ class Setting:
     augment: Literal["none", "crop", "scr"] | None = None
     views: Literal["none", "replace", "concat"] | None = None
     passes: Literal["joint", "separate"] | None = None
+    softmax: Literal["seen", "all"] | None = None
     forms: Literal["own", "both"] | None = None
     preset: str | None = None
 

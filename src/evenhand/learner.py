@@ -50,6 +50,9 @@ class Learner:
     passes
         Whether stream and replay go through the network together ("joint") or one after the other ("separate"), which
         matters to batch normalisation.
+    classes
+        With how many rows the head begins: the softmax then runs over all of them, seen or not. By default it runs over
+        the classes seen so far; either way the head grows with further ones.
     compile
         Let torch.compile make the trunk faster; it takes about a minute, once, and is for batches of one size.
     seed
@@ -80,6 +83,7 @@ class Learner:
         augment: str = "none",
         views: str | None = None,
         passes: Literal["joint", "separate"] = "joint",
+        classes: int = 0,
         compile: bool = False,
         seed: int = 0,
         device: str = "auto",
@@ -110,6 +114,8 @@ class Learner:
         with seeded(seed, "modules"):
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))
+        self.classes = errors.whole("The number of 'classes' to begin with", classes, 0)
+        self.network.grow(classes, self.generators["head"])
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
         self.compiled = Compiled(self.network.trunk) if errors.truth("The field 'compile'", compile) else None
         self.labels: list[Label] = []
@@ -169,7 +175,8 @@ class Learner:
             raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
         samples = self._fitting(admission.samples(x)).to(self.device)
         with torch.no_grad():
-            return torch.cat([self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)])
+            made = [self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)]
+        return torch.cat(made)[:, : self.seen]
 
     def boundary(self) -> None:
         """Say that a stage has ended; only methods with a part that needs it listen."""
@@ -243,6 +250,11 @@ class Learner:
         self._answers.clear()
 
     @property
+    def seen(self) -> int:
+        """How many classes have arrived; theirs are the first rows of the head, and mostly all."""
+        return self.network.classes - max(0, self.classes - len(self.labels))
+
+    @property
     def before(self) -> int:
         """How many classes there were when the current stage began; its own are the rows from there on."""
         return self.stages[-1] if self.stages else 0
@@ -290,7 +302,7 @@ class Learner:
 
     def _checked(self, x: Any, y: Any) -> tuple[Tensor, list[Label]]:
         """Samples and labels that may be learned; nothing has changed yet."""
-        if self.network.classes != len(self.labels):
+        if self.network.classes != max(len(self.labels), self.classes):
             raise errors.wrong("The network of a new learner", "have no classes yet", self.network.classes)
         samples = self._fitting(admission.samples(x))
         if self.kind is not None and _type(samples) != self.kind[0]:

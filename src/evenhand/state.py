@@ -27,6 +27,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "augment": learner.augment,
             "views": learner.views,
             "passes": learner.passes,
+            "classes": learner.classes,
             "seed": learner.seed,
         },
         "network": {

@@ -58,7 +58,7 @@ def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch, bot
     record: dict[str, Any] = {
         "arrival": list(learner.labels),
         "accuracy": tested.pop("accuracy"),
-        "head": describe(learner.network.head, watch),
+        "head": describe(learner, watch),
         **tested,
     }
     if both:
@@ -80,7 +80,7 @@ def _tested_by(learner: Learner, form: Form) -> Iterator[None]:
 
 def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
     """Accuracy by stage, the mean predicted probability by class, and, at the end, what was taken for what."""
-    count = len(learner.labels)
+    count = learner.seen
     confusion = torch.zeros(count, count, dtype=torch.int64)
     probability = torch.zeros(count, dtype=torch.float64)
     accuracy = []
@@ -102,8 +102,9 @@ def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
     return record
 
 
-def describe(head: DualLinear, watch: HeadWatch) -> dict[str, list[float]]:
+def describe(learner: Learner, watch: HeadWatch) -> dict[str, list[float]]:
     """Norm, mean and spread of each class's weights, its bias, and what the stage changed of both."""
+    head = learner.network.head
     weight, bias = head.weight.detach(), head.bias.detach()
     old_weight, old_bias = watch.before(head)
     columns = {
@@ -114,4 +115,4 @@ def describe(head: DualLinear, watch: HeadWatch) -> dict[str, list[float]]:
         "weight_change": (weight - old_weight).mean(1),
         "bias_change": bias - old_bias,
     }
-    return {name: [round(v, 7) for v in column.double().tolist()] for name, column in columns.items()}
+    return {name: [round(v, 7) for v in column[: learner.seen].double().tolist()] for name, column in columns.items()}

@@ -88,6 +88,7 @@ def build(
         augment=spec.augment,
         views=spec.views,
         passes=spec.passes,
+        classes=len(dataset.classes) if spec.softmax == "all" else 0,
         compile=worth(network.trunk, len(stream)) if compile is None else compile,
         seed=spec.seed,
     )

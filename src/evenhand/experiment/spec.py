@@ -49,6 +49,7 @@ class Spec(BaseModel):
     lr: float = Field(0.1, gt=0, description="learning rate of SGD")
     backbone: str = Field("reduced_resnet18", description="name of the trunk, with its parameters")
     neck: bool = Field(False, description="a further linear layer before the head (Table 4)")
+    softmax: Literal["seen", "all"] = Field("seen", description="over the classes seen so far, or over all to come")
     augment: Literal["none", "crop", "scr"] = Field("none", description="augmentation")
     views: Literal["none", "replace", "concat"] = Field("none", description="augmented view alone or beside the raw")
     passes: Literal["joint", "separate"] = Field("joint", description="stream and replay in one forward pass or two")

@@ -78,7 +78,7 @@ class Valuable(Shapley):
         points = balanced(memory, self.n, drawn)
         rare = [row for row, yes in enumerate(self.rare(learner, late).tolist()) if yes]
         free = outside(memory, points)
-        slots = free[torch.randperm(len(free), generator=drawn)[: self.n * learner.network.classes]]
+        slots = free[torch.randperm(len(free), generator=drawn)[: self.n * learner.seen]]
         if not len(slots):
             return
         stored, evaluation = memory.read(slots), memory.read(points)
@@ -97,7 +97,7 @@ class Valuable(Shapley):
 
     def rare(self, learner: Learner, batch: Batch) -> Tensor:
         """Whether the class of each sample has a smaller share of the memory than a draw from U(0, 1/classes)."""
-        classes, counts = learner.network.classes, learner.memory.counts()
+        classes, counts = learner.seen, learner.memory.counts()
         shares = torch.tensor([counts.get(y, 0) / len(learner.memory) for y in batch.y.tolist()])
         return shares < torch.rand(len(batch), generator=learner.generators["storage"]) / classes
 

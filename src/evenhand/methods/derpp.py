@@ -60,7 +60,7 @@ class Dark:
         return Losses(
             learning=learner.expect("learn", h, batch.cross_entropy),
             replaying=torch.stack(terms).sum() if terms else None,
-            keep={"logits": learner.network.logits(h[: len(batch)]).detach()},
+            keep={"logits": learner.network.logits(h[: len(batch)])[:, : learner.seen].detach()},
         )
 
 

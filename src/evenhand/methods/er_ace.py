@@ -7,7 +7,8 @@ ER, but the batch of the stream is learned among its own classes only, so that n
 
 Deviations
 ----------
-1. The classes not yet seen, which its authors leave in the softmax of L_c, have no row in a head that grows.
+1. The classes not yet seen, which its authors leave in the softmax of L_c, have no row in a head that grows. They do
+   have one, and stay in, where the softmax runs over all classes.
 2. Its authors use the cosine head with scale 10, the default here; `head="dot"` uses the dot product.
 
 Cost: that of ER, C_D = 1.
@@ -34,9 +35,10 @@ class Asymmetric:
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
         h, past = learner.features(batch, replay)
+        unseen = torch.arange(learner.seen, learner.network.classes, device=h.device)
 
         def among_its_own(logits: Tensor) -> Tensor:
-            return batch.cross_entropy(only(logits, batch.y))
+            return batch.cross_entropy(only(logits, torch.cat([batch.y, unseen])))
 
         return Losses(
             learning=learner.expect("learn", h, among_its_own),

@@ -62,7 +62,7 @@ class Separated:
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
         h, past = learner.features(batch, replay)
-        new = torch.arange(learner.before, learner.network.classes, device=h.device)
+        new = torch.arange(learner.before, learner.seen, device=h.device)
         old = torch.arange(learner.before, device=h.device)
 
         def among_new(logits: Tensor) -> Tensor:
