@@ -72,6 +72,7 @@ def same():
 
     def compare(one, other):
         a, b = one.state_dict(), other.state_dict()
-        return a.keys() == b.keys() and all(torch.equal(a[k].nan_to_num(), b[k].nan_to_num()) for k in a) and one.labels == other.labels
+        alike = a.keys() == b.keys() and all(torch.equal(a[k].nan_to_num(), b[k].nan_to_num()) for k in a)
+        return alike and one.labels == other.labels
 
     return compare

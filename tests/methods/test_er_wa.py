@@ -59,6 +59,17 @@ def test_alignment_by_hand():
     assert head.bias.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
+def test_with_clip_every_step_ends_without_negative_weights():
+    clipped = learned("er_wa(clip=True)", 0)
+    for step, free in enumerate([learned("er_wa", 0)] * 5):
+        free.load_state_dict(clipped.state_dict(), clipped.facts())  # one step from the same weights
+        for one in (free, clipped):
+            one.observe(batch(step), [0, 1, 2] * 2)
+        assert free.network.head.weight.min() < 0
+        assert torch.equal(clipped.network.head.weight, free.network.head.weight.clamp(min=0))
+        assert torch.equal(clipped.network.head.bias, free.network.head.bias)
+
+
 def test_the_first_stage_changes_nothing():
     learner = learned("er_wa", 1)
     before = head_of(learner)

@@ -8,6 +8,8 @@ Deviations
 ----------
 1. The distillation of its own paper is left out, as the UER paper leaves it out.
 2. Later stages go on from the aligned weights; with `persist=False` only the test sees them.
+3. Its own paper also keeps the weights of the head from being negative, so that their norms tell how large the logits
+   are; the UER paper does not say whether it does. `clip=True` does so after every step.
 
 Cost: that of ER, C_D = 1. Needs to know where stages end.
 
@@ -18,9 +20,10 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
+from evenhand.batch import Losses
 from evenhand.learner import Learner
 from evenhand.method import Method
-from evenhand.methods.er import er
+from evenhand.methods.er import Descend, er
 from evenhand.network import Network
 from evenhand.parts import part
 from evenhand.registry import register
@@ -57,7 +60,17 @@ def align(network: Network, stages: list[int]) -> Network:
     return network
 
 
+@part
+class DescendClipped(Descend):
+    """One step of the optimizer, after which no weight of the head is negative."""
+
+    def __call__(self, learner: Learner, losses: Losses) -> None:
+        Descend.__call__(self, learner, losses)
+        learner.network.head.weight.data.clamp_(min=0)
+
+
 @register(cost=1)
-def er_wa(persist: bool = True) -> Method:
+def er_wa(persist: bool = True, clip: bool = False) -> Method:
     """Weight aligning: at a stage's end its classes get the norm of the old ones."""
-    return er().but(prediction=Aligned(persist))
+    aligned = er().but(prediction=Aligned(persist))
+    return aligned.but(update=DescendClipped()) if errors.truth("The 'clip' parameter of er_wa", clip) else aligned
