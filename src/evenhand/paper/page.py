@@ -136,7 +136,8 @@ def _differing(rows: Sequence[Row], known: Sequence[Finding]) -> str:
         lines.append(f"- **{row.name}** on {place}: paper {row.kind.shown(row.published)}, ours {ours}.")
         about = [finding for finding in known if finding.about(row)]
         lines += [
-            f"  - `{finding.tried}` gave {finding.number:g}, which rules out {finding.rules_out}." for finding in about
+            f"  - `{finding.tried}` gave {row.kind.shown(finding.number)}, which rules out {finding.rules_out}."
+            for finding in about
         ]
         if not about:
             lines[-1] += f" This is {UNEXPLAINED}."
