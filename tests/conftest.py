@@ -72,7 +72,9 @@ def same():
 
     def compare(one, other):
         a, b = one.state_dict(), other.state_dict()
-        alike = a.keys() == b.keys() and all(torch.equal(a[k].nan_to_num(), b[k].nan_to_num()) for k in a)
-        return alike and one.labels == other.labels
+        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a) and one.labels == other.labels
+
+    def equal(a, b):
+        return torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
 
     return compare
