@@ -52,7 +52,7 @@ def paper(
     memory
         Only these sizes, with commas between: 500,1000.
     methods
-        Only these, with commas between, as the definition spells them: er,uer.
+        Only these, with commas between, as the definition spells them: er,uer,iid++.
     data_dir
         Where datasets lie; EVENHAND_DATA says the same.
     root

@@ -43,7 +43,7 @@ def test_what_has_not_been_run_is_there_and_is_never_flagged():
     assert (row.published, row.interval, row.ours, row.difference, row.flagged) == (24.6, 0.8, None, None, None)
     assert [section.title for section in rendering.sections if section.run] == ["Split CIFAR100, |M| = 1000"]
     assert [row.name for row in rendering.flagged] == ["ER"]
-    assert rendering.state == "1 of its 30 runs is done."
+    assert rendering.state == "1 of its 20 runs is done."
 
 
 def test_measures_are_those_of_the_last_stage():

@@ -21,6 +21,7 @@ from evenhand.paper.expected import Expected, expand
 from evenhand.paper.times import Times
 
 SLUGS = ("table1", "table2", "table3", "table4", "analysis", "stages", "improvement", "scale", "balance")
+ORDERS = ("iid", "iid++")  # of the stream, which the paper lists among the methods
 DRAWN = ("comparison", "stages", "improvement", "analysis", "scale", "balance")
 CHOICES = {"kind": ("table", "figure"), "source": ("runs", "bench"), "draws": DRAWN}
 TEXTS = {"title": "", "kind": "table", "source": "runs", "draws": "comparison", "command": "", "note": ""}
@@ -151,16 +152,16 @@ def narrow(
     methods: Sequence[str] = (),
 ) -> Item:
     """The same item with fewer runs, or with other seeds; what keeps no memory is of every size."""
-    names = [registry.canonical(name) for name in methods]
+    names = [name if name in ORDERS else registry.canonical(name) for name in methods]
     wanted: dict[str, list[Any]] = {"data": list(datasets), "memory": list(memory), "method": names}
     specs = list(item.specs)
     for field, values in wanted.items():
-        known = list(dict.fromkeys(getattr(spec, field) for spec in item.specs))
+        known = list(dict.fromkeys(_value(spec, field) for spec in item.specs))
         for value in values:
             if value not in known:
                 raise errors.wrong(f"The {field} of {item.slug}", f"be one of {', '.join(map(str, known))}", value)
         free = memoryless if field == "memory" else lambda _: False
-        specs = [spec for spec in specs if not values or getattr(spec, field) in values or free(spec)]
+        specs = [spec for spec in specs if not values or _value(spec, field) in values or free(spec)]
     if not specs:
         raise errors.InputError(f"Nothing of {item.slug} is like that: the options leave out all of its runs.")
     if seeds is not None:
@@ -170,6 +171,11 @@ def narrow(
     return replace(item, specs=tuple(specs), expected=tuple(one for one in item.expected if any(map(one.fits, specs))))
 
 
+def _value(spec: Spec, field: str) -> Any:
+    """A field as the paper would have it, which calls IID and IID++ methods."""
+    return spec.order if field == "method" and spec.order in ORDERS else getattr(spec, field)
+
+
 def memoryless(spec: Spec) -> bool:
     """Whether the size of the memory means nothing to a run."""
-    return spec.method == "finetune" or spec.order.startswith("iid")
+    return spec.method == "finetune" or spec.order in ORDERS
