@@ -175,8 +175,8 @@ class Learner:
             raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
         samples = self._fitting(admission.samples(x)).to(self.device)
         with torch.no_grad():
-            made = [self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)]
-        return torch.cat(made)[:, : self.seen]
+            scored = [self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)]
+        return torch.cat(scored)[:, : self.seen] if self.classes else torch.cat(scored)
 
     def boundary(self) -> None:
         """Say that a stage has ended; only methods with a part that needs it listen."""

@@ -303,7 +303,7 @@ class Line:
     def __init__(self, monkeypatch, size, classes=2):
         self.memory = Memory(size)
         self.generators = {"storage": generator(0, "storage")}
-        self.network = SimpleNamespace(classes=classes)
+        self.seen = classes
         monkeypatch.setattr(ours, "features", lambda _, *batches: [batch.x[:, :1] for batch in batches])
 
     def numbers(self):
@@ -362,9 +362,7 @@ def test_a_full_memory_stays_full_and_holds_no_sample_twice(size, lengths, n, se
 
 def test_rare_classes_are_evaluated_more_often():
     """Shares 1/2, 1/4 and 0 of the memory against U(0, 1/3): never, with probability 1/4, always."""
-    learner = SimpleNamespace(
-        memory=held([0, 0, 1, 2]), network=SimpleNamespace(classes=3), generators={"storage": generator(0, "test")}
-    )
+    learner = SimpleNamespace(memory=held([0, 0, 1, 2]), seen=3, generators={"storage": generator(0, "test")})
     trials = 4000
     batch = Batch(torch.zeros(3 * trials, 1), torch.tensor([0, 1, 3]).repeat(trials))
     always = Valuable().rare(learner, batch).view(trials, 3).sum(0).tolist()
