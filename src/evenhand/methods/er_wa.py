@@ -9,7 +9,7 @@ Deviations
 1. The distillation of its own paper is left out, as the UER paper leaves it out.
 2. Later stages go on from the aligned weights; with `persist=False` only the test sees them.
 3. By what others' code says of it, its own paper also keeps the weights of the head from being negative, so that their
-   norms tell how large the logits are; the UER paper does not say whether it does. `clip=True` does so after every step.
+   norms tell how large the logits are; the UER paper does not say whether it does. `clip=True` does so after each step.
 
 Cost: that of ER, C_D = 1. Needs to know where stages end.
 
