@@ -1,0 +1,98 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand import errors
+from evenhand.experiment.axis import Axis
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("alpha=0.1:0.9", (0.1, 0.3, 0.5, 0.7, 0.9)),
+        (" alpha = 0 : 1 : 3 ", (0, 1)),
+        ("alpha=0:1.0:3", (0.0, 0.5, 1.0)),
+        ("lr=0.001:0.1:3:log", (0.001, 0.01, 0.1)),
+        ("lr=0.0001:1:log", (0.0001, 0.001, 0.01, 0.1, 1.0)),
+        ("lr=1e-12:1e-8:3:log", (1e-12, 1e-10, 1e-8)),
+        ("lr=5e-324:1e15:2:log", (5e-324, 1e15)),
+        ("candidates=10:1000:3:log", (10, 100, 1000)),
+        ("replay=1:3:9", (1, 2, 3)),
+        ("x=-2:2", (-2, -1, 0, 1, 2)),
+        ("x=0.12345678:0.5:2", (0.12345678, 0.5)),  # the ends are never rounded out of the range
+        ("x=1.0000001:1.0000002", (1.0000001, 1.0000002)),
+        ("candidates=25,50", (25, 50)),
+        ("lr=0.1", (0.1,)),
+        ("lr=0.1, 1e-2 ,0.1", (0.1, 0.01)),
+        ("neck=true,False", (True, False)),
+        ("augment=none,scr", ("none", "scr")),
+        ("backbone=mlp(hidden=8, depth=2),small_cnn", ("mlp(hidden=8, depth=2)", "small_cnn")),
+    ],
+)
+def test_axes(text, values):
+    axis = Axis.parse(text)
+    assert axis.values == values
+    assert [type(value) for value in axis.values] == [type(value) for value in values]
+    assert axis.name == text.partition("=")[0].strip()
+    assert (axis.low is None) == (":" not in text)
+    assert axis.log == ("log" in text)
+    assert axis.whole == all(type(value) is int for value in values)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "A --field must look like alpha=0.1:0.9 or replay=5,10,20. Got '' instead."),
+        ("alpha", "A --field must look like"),
+        ("=1,2", "A --field must look like"),
+        ("alpha=", "A --field must look like"),
+        ("alpha=1,,2", "The values of a --field must have commas between them only"),
+        ("alpha=,", "The values of a --field must have commas"),
+        ("alpha=0.1:", "The range of a --field must look like LOW:HIGH, LOW:HIGH:COUNT or LOW:HIGH:log"),
+        ("alpha=a:b", "must look like LOW:HIGH"),
+        ("alpha=nan:1", "must look like LOW:HIGH"),
+        ("alpha=0:inf", "must look like LOW:HIGH"),
+        ("alpha=true:2", "must look like LOW:HIGH"),
+        ("alpha=0:1" + "0" * 400, "must look like LOW:HIGH"),
+        ("alpha=0:1:log:3", "must look like LOW:HIGH"),
+        ("alpha=0:1:3:4:log", "must look like LOW:HIGH"),
+        ("alpha=0.9:0.1", "The range of a --field must rise. Got 'alpha=0.9:0.1' instead."),
+        ("alpha=1:1", "must rise."),
+        ("alpha=0:1:log", "must rise from above 0."),
+        ("alpha=0:1:1", "The number of points of 'alpha' must be a whole number in [2, 1000]. Got 1 instead."),
+        ("alpha=0:1:2.5", "must be a whole number in [2, 1000]. Got 2.5"),
+        ("alpha=0:1:", "must be a whole number in [2, 1000]. Got ''"),
+        ("alpha=0:1:1001", "must be a whole number in [2, 1000]"),
+    ],
+)
+def test_a_wrong_axis_is_one_sentence(text, sentence):
+    with pytest.raises(errors.InputError) as caught:
+        Axis.parse(text)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def check_axis(text):
+    try:
+        axis = Axis.parse(text)
+    except errors.InputError:
+        return
+    assert axis.values
+    assert len(set(axis.values)) == len(axis.values)
+    if axis.low is not None:
+        assert axis.values[0] == axis.low
+        assert axis.values[-1] == axis.high
+        assert all(one < other for one, other in zip(axis.values, axis.values[1:], strict=False))
+
+
+@given(st.text() | st.text("a=:.,-+e_019lognift٣²ru() \n", max_size=30).map("a=".__add__))
+def test_any_text_is_an_axis_or_a_sentence(text):
+    check_axis(text)
+
+
+NUMBERS = st.one_of(st.integers(), st.floats(), st.integers(-5, 5), st.sampled_from([10**14, 10**400, 5e-324, 1e308]))
+
+
+@given(NUMBERS, NUMBERS, st.integers(0, 30), st.booleans())
+def test_any_range_goes_from_end_to_end(low, high, count, log):
+    check_axis(f"a={low}:{high}:{count}{':log' * log}")

@@ -1,0 +1,144 @@
+import sys
+
+import pytest
+
+from evenhand import errors, metrics
+from evenhand.experiment.engine import Failure
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.tune import Stopped, best
+from evenhand.learner import Learner
+from experiment.searches import real, records, sealed, stages_of, tuning_of
+
+
+class Staged:
+    """An engine that writes records instead of running: the accuracy of each stage is a function of spec and stage."""
+
+    def __init__(self, root, accuracy):
+        self.root, self.accuracy, self.asked = root, accuracy, []
+
+    def __call__(self, specs, until):
+        self.asked += [(spec, until) for spec in specs]
+        return [self.outcome(spec, until) for spec in specs]
+
+    def outcome(self, spec, until):
+        folder = Folder(self.root, spec)
+        lines = [{"accuracy": [self.accuracy(spec, stage)] * stage} for stage in range(1, until + 1)]
+        timing = [{"train_seconds": 1.0, "test_seconds": 1.0}] * until
+        with folder.locked():
+            folder.publish({"metrics": lines, "timing": timing})
+            if until == spec.stages:
+                folder.complete(environment={}, hardware={}, classes=[])
+        return folder.result() or Failure(spec, "paused", f"Stage {until} has ended.")
+
+
+@pytest.mark.slow
+def test_optuna_proposes_within_the_ranges(tmp_path):
+    axes = ["replay=2:9", "lr=1e-9:1e-7:log", "uer.alpha=0.3:0.31", "augment=none,crop", "iterations=1:64:log"]
+    tuning = tuning_of("uer", *axes, stages=1)
+    engine = Staged(tmp_path, lambda spec, _: spec.lr * 1e6)
+    points = list(tuning.optuna(engine, tmp_path, 60, at_once=7))
+    assert len(points) == 60
+    columns = {name: [point.values[name] for point in points] for name in points[0].values}
+    assert set(columns["replay"]) == set(range(2, 10))
+    assert all(type(value) is int and 1 <= value <= 64 for value in columns["iterations"])
+    assert all(1e-9 <= value <= 1e-7 for value in columns["lr"])
+    assert any(value < 1e-8 for value in columns["lr"])
+    assert len(set(columns["lr"])) > 30
+    assert all(0.3 <= value <= 0.31 for value in columns["uer.alpha"])
+    assert set(columns["augment"]) == {"none", "crop"}
+    assert best(points).accuracy == max(columns["lr"]) * 1e6
+    late, early = columns["lr"][30:], columns["lr"][:10]
+    assert metrics.mean(late) > 1.5 * metrics.mean(early)  # it learns where it is good
+
+
+@pytest.mark.slow
+def test_optuna_gives_up_what_is_hopeless_at_the_end_of_a_stage(tmp_path):
+    tuning = tuning_of("er", "lr=0.01:1.0", stages=4, seeds=2)
+    engine = Staged(tmp_path, lambda spec, stage: spec.lr / 2 if stage >= 2 else 0.9)  # all begin alike, and well
+    points = list(tuning.optuna(engine, tmp_path, 15))
+    given_up = [point for point in points if point.given_up]
+    assert len(given_up) >= 3
+    assert {point.given_up for point in given_up} == {2}
+    assert all(point.given_up is None for point in points[:5])
+    for point in points:
+        assert [len(Folder(tmp_path, spec).records()) for spec in tuning.specs(point.values)] == [
+            point.given_up or 4
+        ] * 2
+        assert point.accuracy == pytest.approx(point.values["lr"] / 2)
+    assert stages_of(tmp_path) == 2 * (15 * 4 - 2 * len(given_up))
+    assert best(points).accuracy == max(point.accuracy for point in points)
+
+
+@pytest.mark.slow
+def test_a_search_by_optuna_on_real_images_saves_work_and_can_be_stopped(tmp_path, monkeypatch):
+    tuning = tuning_of("er", "lr=0.000001:0.1:log")
+    observed = []
+    observe = Learner.observe
+    monkeypatch.setattr(Learner, "observe", lambda *given, **more: observed.append(1) or observe(*given, **more))
+
+    def search(root, stop=lambda: False):
+        engine = real(root, stop)
+        return list(tuning.optuna(engine, root, 12, at_once=2)), engine.asked
+
+    points, asked = search(tmp_path / "whole")
+    steps, full = len(observed), 12 * 90
+    assert any(point.given_up for point in points)
+    assert steps == 18 * stages_of(tmp_path / "whole") < full
+    assert max(point.values["lr"] for point in points if point.given_up) < best(points).values["lr"]
+    assert len(asked) == len(set(asked))
+
+    observed.clear()
+    for part in (100, 300, 250):
+        left = iter(range(part))
+        with pytest.raises(Stopped):
+            search(tmp_path / "parts", stop=lambda: next(left, None) is None)  # noqa: B023
+    resumed, _ = search(tmp_path / "parts")
+    assert resumed == points
+    assert best(resumed) == best(points)
+    assert records(tmp_path / "parts") == records(tmp_path / "whole")
+    assert len(observed) == steps  # no step was made twice
+    again, asked = search(tmp_path / "parts")
+    assert (again, asked) == (points, [])
+    assert len(observed) == steps
+
+
+@pytest.mark.slow
+def test_optuna_touches_no_test_image_either(tmp_path, monkeypatch):
+    tuning = tuning_of("er", "lr=0.000001:0.1:log")
+    open_eyed = list(tuning.optuna(real(tmp_path / "open"), tmp_path / "open", 7))
+    touched = sealed(monkeypatch)
+    points = list(tuning.optuna(real(tmp_path / "sealed"), tmp_path / "sealed", 7))
+    assert points == open_eyed
+    assert any(point.given_up for point in points)
+    assert touched == []
+    [outcome] = real(tmp_path)(tuning.specs(points[0].values, tested="test"), 1)
+    assert "a test sample was touched" in outcome.sentence
+
+
+@pytest.mark.slow
+def test_a_point_that_optuna_proposes_twice_runs_once(tmp_path):
+    tuning = tuning_of("er", "replay=5,10", stages=3)
+    engine = Staged(tmp_path, lambda spec, _: spec.replay / 20)
+    points = list(tuning.optuna(engine, tmp_path, 9, at_once=3))
+    assert len(points) == 9
+    assert len(engine.asked) == len(set(engine.asked)) <= 6
+    assert best(points).values == {"replay": 10}
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_ends_a_search_by_optuna_with_a_sentence(tmp_path):
+    tuning = tuning_of("er", "replay=5:10", stages=3)
+
+    def engine(specs, until):
+        return [Failure(spec, "lost", "Its process died.") for spec in specs]
+
+    with pytest.raises(errors.RunError, match=r"with replay = \d+ failed, so there is no choice: Its process died."):
+        list(tuning.optuna(engine, tmp_path, 5))
+    with pytest.raises(errors.InputError, match="number of --trials must be a whole number of at least 1"):
+        list(tuning.optuna(engine, tmp_path, 0))
+
+
+def test_without_optuna_its_search_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(errors.InputError, match=r"The search optuna needs Optuna: pip install 'evenhand\[sweep\]'."):
+        list(tuning_of("er", "lr=0.1:0.2").optuna(real(tmp_path), tmp_path, 3))
