@@ -51,9 +51,7 @@ def test_compiled_is_plain_up_to_rounding_and_itself_to_the_bit(name, tmp_path):
     assert torch.equal(weights(one), weights(two))
     half = learn(learner(True, name), list(batches(16))[:9])
     half.save(tmp_path / "half")
-    again = learner(True, name)
-    loaded = Learner.load(tmp_path / "half", device="cpu")
-    again.load_state_dict(loaded.state_dict(), loaded.facts())
+    again = Learner.load(tmp_path / "half", compile=True, device="cpu")
     assert torch.equal(weights(learn(again, list(batches(16))[9:])), weights(one))
 
 

@@ -52,7 +52,8 @@ def test_the_trial_itself_is_moved(method, train, images):
     """Otherwise the test above would show nothing: weights, statistics and their counts all change in the copy."""
     made = train(method, batches=3)
     live = snapshot(made.network)[0]
-    with made.trial() as network, virtual_step(made, viewed(made, images)):
+    with made.trial() as network:
+        virtual_step(made, viewed(made, images))
         moved = snapshot(network)[0]
         assert network.training
     for name in ("trunk.conv1.weight", "head.weight", "trunk.bn1.running_mean", "trunk.bn2.num_batches_tracked"):
@@ -69,12 +70,14 @@ def test_a_virtual_step_is_one_step_of_sgd_on_the_views(method, form, passes, tr
     loss = F.cross_entropy(twin.head(twin.trunk(batch.views), form), torch.cat([batch.y, batch.y]))
     loss.backward()
     optimizer.step()
-    with made.trial() as network, virtual_step(made, batch):
+    with made.trial() as network:
+        virtual_step(made, batch)
         moved = dict(network.named_parameters())
         for name, parameter in twin.named_parameters():
             assert torch.allclose(moved[name], parameter, rtol=0, atol=1e-7), name
         raw = copy.deepcopy(made.network)
-    with made.trial() as network, virtual_step(made, Batch(batch.x, batch.y)):
+    with made.trial() as network:
+        virtual_step(made, Batch(batch.x, batch.y))
         assert not torch.allclose(raw.head.weight, network.head.weight, rtol=0, atol=1e-5)
 
 
@@ -82,7 +85,8 @@ def test_two_trials_start_alike(train, images):
     made = train("mir", batches=3)
     batch, ends = viewed(made, images), []
     for _ in range(2):
-        with made.trial() as network, virtual_step(made, batch):
+        with made.trial() as network:
+            virtual_step(made, batch)
             ends.append(snapshot(network))
     assert equal(*ends)
 
@@ -103,7 +107,8 @@ def test_a_trial_ends_when_something_fails(train, images):
     live, before = made.network, snapshot(made.network)
 
     def fail():
-        with made.trial() as network, virtual_step(made, viewed(made, images)):
+        with made.trial() as network:
+            virtual_step(made, viewed(made, images))
             assert made.network is network is not live
             raise ZeroDivisionError
 

@@ -12,8 +12,11 @@ from evenhand.errors import InputError
 GOOD = torch.zeros(2, 1, 8, 8)
 BIG = torch.full((2, 1, 8, 8), 1e300, dtype=torch.float64)
 SAMPLES = [
-    (torch.zeros(2, 3, 8, 8), r"have 1 channels\. Got 3|have the shape \(1, 8, 8\)\. Got \(3, 8, 8\)"),
-    (torch.zeros(2, 64), r"be images \(n, c, h, w\)\. Got \(2, 64\)|have the shape \(1, 8, 8\)\. Got \(64,\)"),
+    (
+        torch.zeros(2, 3, 8, 8),
+        r"have the shape \(1, 8, 8\)\. Got \(3, 8, 8\)|of the shape \(3, 8, 8\) do not go through",
+    ),
+    (torch.zeros(2, 64), r"have the shape \(1, 8, 8\)\. Got \(64,\)|of the shape \(64,\) do not go through"),
     (torch.zeros(1, 8, 8), r"one image \(n, c, h, w\) or vector \(n, d\)\. Got \(1, 8, 8\) instead"),
     (torch.zeros(0, 1, 8, 8), r"at least one image .* Got \(0, 1, 8, 8\) instead"),
     (torch.zeros(2, 1, 0, 8), r"at least one image .* Got \(2, 1, 0, 8\) instead"),
@@ -120,6 +123,16 @@ def test_vectors_that_are_to_be_augmented():
     with pytest.raises(InputError, match=r"Samples to augment must be images \(n, c, h, w\)\. Got \(2, 4\) instead"):
         learner.observe(torch.zeros(2, 4), [0, 1])
     assert unchanged(learner, before)
+
+
+@pytest.mark.parametrize("x", [GOOD - 0.1, GOOD + 1.5])
+def test_images_that_are_to_be_augmented_lie_between_0_and_1(x, learner):
+    made = learner("uer", augment="scr")
+    before = frozen_state(made)
+    with pytest.raises(InputError, match=r"Images to augment must be uint8 or floats in \[0, 1\]\. Got .* instead\."):
+        made.observe(x, [0, 1])
+    assert unchanged(made, before)
+    learner("uer").observe(x, [0, 1])  # without augmentation they may be anything
 
 
 @pytest.mark.parametrize(

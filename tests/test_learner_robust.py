@@ -30,6 +30,14 @@ def test_a_bad_batch_beside_leaves_no_trace():
     assert snapshot(learner) == before
 
 
+def test_a_batch_beside_must_be_of_the_same_kind():
+    learner = small()
+    before = snapshot(learner)
+    with pytest.raises(InputError, match="'beside' must hold samples of the same type and shape as the other"):
+        learner.observe(X, Y, beside=((255 * X).to(torch.uint8), Y))
+    assert snapshot(learner) == before
+
+
 @pytest.mark.parametrize("y", [3, None, torch.tensor(3), "abcd", {0: 1}])
 def test_labels_that_are_no_sequence_of_labels(y):
     learner = small()

@@ -105,12 +105,17 @@ def test_of_gives_ones_own_module_a_neck():
     assert network.neck.weight.shape == (8, 8)
 
 
-def test_of_takes_a_trunk_that_knows_its_dim_or_is_told():
+def test_of_takes_a_trunk_that_is_ours_or_whose_dim_is_told():
     trunk = nn.Sequential(nn.Linear(5, 8), nn.ReLU())
     assert Network.of(trunk, dim=8).head.dim == 8
-    trunk.dim = 8
-    assert Network.of(trunk, neck=True).neck.weight.shape == (8, 8)
     assert isinstance(trunk[0], nn.Linear)
+    assert Network.of(MLP((5,), hidden=8), neck=True).neck.weight.shape == (8, 8)
+
+
+def test_a_module_that_has_a_dim_of_its_own_still_gives_its_classifier():
+    module = nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 3))
+    module.dim = 16
+    assert Network.of(module).head.dim == 8
 
 
 def test_of_a_network_is_that_network():

@@ -35,6 +35,39 @@ def test_two_methods_that_set_one_slot_name_it(text):
         resolve(text)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("scr+uer", "uer+scr"),
+        ("er_ace+uer", "uer+er_ace"),
+        ("er_ace+mir+uer", "mir+uer+er_ace"),
+        ("scr+mir", "mir+scr"),
+    ],
+)
+def test_the_order_of_the_terms_does_not_matter(one, other):
+    assert resolve(one) == resolve(other)
+
+
+def test_what_gives_way_gives_way_once():
+    assert resolve("er_ace+uer").scoring == resolve("uer").scoring
+    for text in ("er_ace+uer+uer", "er_ace+uer+lucir", "uer+er_ace+lucir"):
+        with pytest.raises(InputError, match="sets the slot 'scoring', which is already set"):
+            resolve(text)
+
+
+def test_a_name_that_is_taken_is_not_taken_again(monkeypatch):
+    monkeypatch.setattr(registry, "_recipes", dict(registry._recipes))
+
+    def uer():
+        return resolve("er")
+
+    with pytest.raises(InputError, match=r"There is already a method called 'uer', in evenhand.methods.uer\."):
+        registry.register(cost=1)(uer)
+    uer.__module__ = "evenhand.methods.uer"  # as a cell of a notebook that is run again
+    registry.register(cost=1)(uer)
+    assert resolve("uer") == resolve("er")
+
+
 def test_finetune_twice_names_its_first_slot():
     with pytest.raises(InputError, match=r"finetune sets the slot 'retrieval'"):
         resolve("finetune+finetune")

@@ -116,3 +116,16 @@ def test_a_loss_that_is_not_finite_is_found_within_the_steps_between_two_questio
     learner.optimizer.param_groups[0]["lr"] = 1e30
     with pytest.raises(ArithmeticError, match="Within 5 steps to .*go back to the last saved state"):
         steps(learner, 12)
+
+
+@pytest.mark.parametrize("ask", ["predict", "boundary", "save"])
+def test_before_anything_is_told_or_saved_the_question_is_asked(ask, tmp_path):
+    learner = fresh("er")
+    learner.soundness.asking = 1000
+    learner.optimizer.param_groups[0]["lr"] = 1e30
+    steps(learner, 12)
+    x = torch.zeros(1, *learner.kind[1], dtype=getattr(torch, learner.kind[0]))
+    given = {"predict": [x], "boundary": [], "save": [tmp_path / "learner"]}[ask]
+    with pytest.raises(ArithmeticError, match="Within 1000 steps to .*go back to the last saved state"):
+        getattr(learner, ask)(*given)
+    assert not (tmp_path / "learner").exists()

@@ -17,7 +17,8 @@ class Copies:
     def take(self, name: str, network: Network) -> Network:
         """The network as it is now."""
         copied, live = self._kept.get(name), network.state_dict()
-        if copied is None or any(copied.state_dict()[key].shape != live[key].shape for key in live):
+        old = copied.state_dict() if copied else {}
+        if copied is None or any(old[key].shape != live[key].shape for key in live):
             copied = self._kept[name] = copy.deepcopy(network)
         else:
             copied.load_state_dict(live)

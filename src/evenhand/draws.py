@@ -25,6 +25,18 @@ def seeded(seed: int, purpose: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def lent(generator: Generator) -> Iterator[None]:
+    """Let what can only draw from torch's global generator, such as Dropout on a CPU, draw from one of ours."""
+    outside = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(outside)
+
+
 def distinct(count: int, total: int, generator: Generator) -> Tensor:
     """Draw `count` different numbers below `total`, in random order.
 

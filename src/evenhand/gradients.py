@@ -1,12 +1,10 @@
 """Gradients that are not those of the step itself: virtual steps, and the gradients of single samples."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from evenhand.batch import Batch, unit
@@ -17,14 +15,17 @@ if TYPE_CHECKING:
     from evenhand.learner import Learner
 
 
-@contextmanager
-def virtual_step(learner: "Learner", batch: Batch) -> Iterator[None]:
-    """Inside, the learner has taken a step of SGD on the stream's batch alone; afterwards it has not.
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that move; those of a frozen layer do not."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
-    The step is that of the method's own objective on the views that will be learned. To be entered within
-    `learner.trial()`, so that weights and running statistics are those of a copy.
+
+def virtual_step(learner: "Learner", batch: Batch) -> None:
+    """Take a step of SGD on the stream's batch alone, by the method's own objective on the views that will be learned.
+
+    To be called within `learner.trial()`, so that weights and running statistics are those of a copy.
     """
-    parameters = list(learner.network.parameters())
+    parameters = trainable(learner.network)
     loss = learner.method.objective(learner, batch, None).learning
     if loss is not None:
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -32,7 +33,6 @@ def virtual_step(learner: "Learner", batch: Batch) -> Iterator[None]:
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 if gradient is not None:
                     parameter.sub_(gradient, alpha=learner.lr)
-    yield
 
 
 def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
@@ -60,6 +60,6 @@ def _mixed(logits: list[Tensor], y: Tensor, mix: Mix) -> Tensor:
 
 
 def _parameters(network: Network, live: bool = False) -> dict[str, Tensor]:
-    """The parameters that classify: all but those of further modules."""
-    named = {name: p for name, p in network.named_parameters() if not name.startswith("extra.")}
+    """The parameters that classify and move: all but those of further modules and frozen layers."""
+    named = {name: p for name, p in network.named_parameters() if p.requires_grad and not name.startswith("extra.")}
     return dict(named) if live else {name: p.detach() for name, p in named.items()}

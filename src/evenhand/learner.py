@@ -16,14 +16,15 @@ from evenhand.augment import AUGMENTATIONS
 from evenhand.batch import Batch, unit
 from evenhand.compiled import Compiled
 from evenhand.copies import Copies, folded
-from evenhand.draws import generator, seeded
+from evenhand.draws import generator, lent, seeded
+from evenhand.gradients import trainable
 from evenhand.memory import Memory
 from evenhand.method import Method
 from evenhand.network import Network
 from evenhand.scoring import Phase
 from evenhand.soundness import Soundness
 
-PURPOSES = ("head", "retrieval", "storage", "augment/stream", "augment/replay")
+PURPOSES = ("head", "extra", "network", "retrieval", "storage", "augment/stream", "augment/replay")
 EVALUATION_BATCH = 128
 
 
@@ -56,7 +57,7 @@ class Learner:
     compile
         Let torch.compile make the trunk faster; it takes about a minute, once, and is for batches of one size.
     seed
-        Of all random draws; torch's global generator is neither used nor moved.
+        Of all random draws, those of a Dropout in the network included; torch's global generator stays where it is.
     device
         "auto" takes a GPU where there is one.
 
@@ -104,7 +105,7 @@ class Learner:
         self._heed_needs()
         self.seed = errors.whole("The 'seed'", seed)
         self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
-        self.network = Network.of(network).to(self.device)
+        self.network = Network.of(network).to(self.device).train()
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.method.scoring.couple != "head" and self.network.neck is None:
             raise errors.InputError(
@@ -115,7 +116,7 @@ class Learner:
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))
         self.classes = errors.whole("The number of 'classes' to begin with", classes, 0)
-        self.network.grow(classes, self.generators["head"])
+        self._grow(classes)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
         self.compiled = Compiled(self.network.trunk) if errors.truth("The field 'compile'", compile) else None
         self.labels: list[Label] = []
@@ -149,6 +150,8 @@ class Learner:
         if beside is not None and len(beside) != 2:
             raise errors.wrong("The batch 'beside'", "be a pair (x, y)", beside)
         given = [self._checked(*pair) for pair in ((x, y), *([beside] if beside else []))]
+        if len({(samples.dtype, samples.shape[1:]) for samples, _ in given}) > 1:
+            raise errors.InputError("The batch 'beside' must hold samples of the same type and shape as the other.")
         batch, *second = [self._registered(samples, labels) for samples, labels in given]
         method = self.method
         if second:
@@ -156,7 +159,8 @@ class Learner:
             method = method.but(retrieval=lambda *_: replay, storage=lambda *_: None)
         statistics = [buffer.clone() for buffer in self.network.buffers()]
         try:
-            method.step(self, self._viewed(batch, "augment/stream"))
+            with lent(self.generators["network"]):
+                method.step(self, self._viewed(batch, "augment/stream"))
         except BaseException:
             for buffer, before in zip(self.network.buffers(), statistics, strict=True):
                 buffer.copy_(before)
@@ -173,6 +177,7 @@ class Learner:
         """The score of each label for each sample, (n, labels) in the order of `labels`; changes nothing."""
         if not self.labels:
             raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
+        self.soundness.ask()
         samples = self._fitting(admission.samples(x)).to(self.device)
         with torch.no_grad():
             scored = [self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)]
@@ -180,6 +185,7 @@ class Learner:
 
     def boundary(self) -> None:
         """Say that a stage has ended; only methods with a part that needs it listen."""
+        self.soundness.ask()
         if listening := self.method.parts("boundary"):
             self.stages.append(len(self.labels))
             for part in listening:
@@ -191,15 +197,21 @@ class Learner:
         files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod
-    def load(cls, path: str | Path, network: nn.Module | None = None, device: str = "auto") -> Self:
+    def load(
+        cls, path: str | Path, network: nn.Module | None = None, *, compile: bool = False, device: str = "auto"
+    ) -> Self:
         """Read a learner back, to the bit.
 
         A network of our own backbones is rebuilt; any other must be given, built as it was when the learner was made.
+        A learner that was compiled goes on to the same bits only if it is compiled again.
         """
         tensors, facts = files.read_state(Path(path))
+        facts = facts.get("learner", facts)  # the state of a run holds its learner and more
+        registry.recipes()  # the parts of a method are known once the methods are
         try:
             wrapped = state.network(path, facts, network)
-            learner = cls(wrapped, Method.from_json(facts["method"]), **facts["settings"], device=device)
+            method = Method.from_json(facts["method"])
+            learner = cls(wrapped, method, **facts["settings"], compile=compile, device=device)
             learner.load_state_dict(tensors, facts)
         except (KeyError, TypeError, AttributeError) as error:
             raise errors.RunError(f"{path} is damaged: {error} is missing or wrong.") from None
@@ -236,16 +248,15 @@ class Learner:
 
     def descend(self, loss: Tensor, module: nn.Module | None = None) -> None:
         """Take one step of the optimizer down the loss, with all parameters or those of one module alone."""
-        moving = list((module or self.network).parameters())
-        gradients = dict(zip(moving, torch.autograd.grad(loss, moving, allow_unused=True), strict=True))
-        self.follow(loss, [gradients.get(parameter) for parameter in self.network.parameters()])
+        moving = trainable(module or self.network)
+        self.follow(loss, dict(zip(moving, torch.autograd.grad(loss, moving, allow_unused=True), strict=True)))
 
-    def follow(self, loss: Tensor, gradients: Sequence[Tensor | None]) -> None:
-        """Take one step of the optimizer along gradients of all parameters, if they and the loss are finite."""
-        norm = get_total_norm([gradient for gradient in gradients if gradient is not None])
+    def follow(self, loss: Tensor, gradients: Mapping[nn.Parameter, Tensor | None]) -> None:
+        """Take one step of the optimizer along the gradients of some parameters, if they and the loss are finite."""
+        norm = get_total_norm([gradient for gradient in gradients.values() if gradient is not None])
         self.soundness.heed(self.steps, loss.detach(), norm)
-        for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
-            parameter.grad = gradient
+        for parameter in self.network.parameters():
+            parameter.grad = gradients.get(parameter)
         self.optimizer.step()
         self._answers.clear()
 
@@ -290,6 +301,7 @@ class Learner:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Every tensor that changes, by name."""
+        self.soundness.ask()
         return state.tensors(self)
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -309,12 +321,15 @@ class Learner:
             raise errors.wrong("Every sample", f"be of type {self.kind[0]}, as the first was", _type(samples))
         if self.augment != "none" and samples.ndim != 4:
             raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(samples.shape))
+        if self.augment != "none" and samples.is_floating_point() and (samples.amin() < 0 or samples.amax() > 1):
+            reached = f"{samples.amin():g} to {samples.amax():g}"
+            raise errors.InputError(f"Images to augment must be uint8 or floats in [0, 1]. Got {reached} instead.")
         return samples, admission.labels(y, len(samples))
 
     def _fitting(self, samples: Tensor) -> Tensor:
         """The samples, if they are of the kind seen before, or fit the network."""
         if self.kind is None:
-            self.network.admit(samples.shape)
+            self.network.admit(unit(samples[:1]).to(self.device))
         elif list(samples.shape[1:]) != self.kind[1]:
             raise errors.wrong("Every sample", f"have the shape {tuple(self.kind[1])}", tuple(samples.shape[1:]))
         return samples
@@ -334,8 +349,11 @@ class Learner:
                 self.labels.append(label)
         if len(self.labels) > self.network.classes:
             self._answers.clear()
-            self.network.grow(len(self.labels) - self.network.classes, self.generators["head"])
+            self._grow(len(self.labels) - self.network.classes)
             self.optimizer.param_groups[0]["params"] = list(self.network.parameters())
+
+    def _grow(self, count: int) -> None:
+        self.network.grow(count, self.generators["head"], self.generators["extra"])
 
     def _heed_needs(self) -> None:
         """Give the method the views and passes that its parts cannot do without."""

@@ -1,5 +1,6 @@
 """The network: a trunk that makes features, an optional neck, and a head that grows with the classes."""
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -80,7 +81,7 @@ class Network(nn.Module):
             return module
         if not isinstance(module, nn.Module):
             raise errors.wrong("A network", "be a torch module", type(module).__name__)
-        if dim is None:
+        if dim is None and hasattr(module, "recipe"):
             dim = getattr(module, "dim", None)
         if dim is not None:
             return cls(module, dim, neck=neck, gamma=gamma)
@@ -99,11 +100,12 @@ class Network(nn.Module):
         """How many classes the head has a row for."""
         return len(self.head.bias)
 
-    def grow(self, count: int, generator: Generator | None = None) -> None:
-        """Give the head, and what grows with it, `count` more classes."""
-        for module in (self.head, *self.extra.values()):
+    def grow(self, count: int, head: Generator | None = None, extra: Generator | None = None) -> None:
+        """Give the head, and what grows with it, `count` more classes, each drawn by a generator of its own."""
+        self.head.grow(count, head)
+        for module in self.extra.values():
             if grow := getattr(module, "grow", None):
-                grow(count, generator)
+                grow(count, extra)
 
     def shrink(self, count: int) -> "Network":
         """Keep only the first `count` classes of the head."""
@@ -126,17 +128,17 @@ class Network(nn.Module):
             h = F.relu(self.neck(h, "dot" if couple == "head" else form))
         return self.head(h, "dot" if couple == "neck" else form)
 
-    def admit(self, shape: torch.Size) -> None:
-        """Raise if samples of this shape (n, ...) cannot enter the trunk."""
-        recipe = getattr(self.trunk, "recipe", None)
-        if recipe and list(shape[1:]) != recipe["shape"]:
-            expected = tuple(recipe["shape"])
-            raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {expected}", tuple(shape[1:]))
-        first = next((m for m in self.trunk.modules() if isinstance(m, nn.Conv2d | nn.Linear)), None)
-        if isinstance(first, nn.Conv2d):
-            if len(shape) != 4:
-                raise errors.wrong("Samples for a convolutional network", "be images (n, c, h, w)", tuple(shape))
-            if shape[1] != first.in_channels:
-                raise errors.wrong("Images for this network", f"have {first.in_channels} channels", shape[1])
-        elif isinstance(first, nn.Linear) and shape[1:].numel() != first.in_features:
-            raise errors.wrong("Samples for this network", f"have {first.in_features} values", shape[1:].numel())
+    @torch.no_grad()
+    def admit(self, sample: Tensor) -> None:
+        """Raise if a sample (1, ...) cannot go through the trunk, or does not become a feature (1, dim)."""
+        recipe, shape = getattr(self.trunk, "recipe", None), tuple(sample.shape[1:])
+        if recipe and list(shape) != recipe["shape"]:
+            raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {tuple(recipe['shape'])}", shape)
+        try:
+            h = copy.deepcopy(self.trunk).eval()(sample)
+        except Exception as error:
+            because = str(error).partition("\n")[0]
+            raise errors.InputError(f"Samples of the shape {shape} do not go through this network: {because}") from None
+        if tuple(h.shape) != (1, self.head.dim):
+            made = f"become features of the shape {tuple(h.shape[1:])}, where the head takes ({self.head.dim},)"
+            raise errors.InputError(f"Samples of the shape {shape} {made}.")

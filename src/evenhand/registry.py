@@ -32,9 +32,9 @@ class Recipe:
     exempt
         Checks of the conformance suite that do not apply, with the reason.
     yields
-        Slots that a companion in `name+companion` may set again.
+        Slots of its own that give way where another part of a name sets them.
     closed
-        Why the method takes no companion; empty if it does.
+        Why the method cannot be composed; empty if it can.
     """
 
     name: str
@@ -91,6 +91,9 @@ def register(
     """Register a function that makes a method under the function's name."""
 
     def keep(build: Callable[P, Method]) -> Callable[P, Method]:
+        known = _recipes.get(build.__name__)
+        if known and known.build.__module__ != build.__module__:
+            raise errors.InputError(f"There is already a method called '{known.name}', in {known.build.__module__}.")
         _recipes[build.__name__] = Recipe(
             build.__name__, build, cost, tolerance, revision, exempt or {}, yields, closed
         )
@@ -115,23 +118,28 @@ def recipes() -> dict[str, Recipe]:
 
 
 def resolve(text: str) -> Method:
-    """Make a method from its name, e.g. `mir(candidates=100)+uer(alpha=0.3)`."""
-    (main, arguments), *companions = terms(text)
-    method, base = main(arguments), recipes()["er"].build()
-    for companion, given in companions:
-        if main.closed:
-            raise errors.InputError(f"'{text}' cannot be composed: {main.closed}.")
-        changes = companion(given).changes(base)
-        for slot in changes:
-            if slot in method.changes(base) and slot not in main.yields:
-                raise errors.InputError(
-                    f"'{text}' cannot be composed: {companion.name} sets the slot '{slot}', which is already set."
-                )
-        if "scoring" in changes and not getattr(method.objective, "classifies", True):
-            objective: Any = method.objective
-            changes |= {"objective": objective.classifying(), "prediction": base.prediction}
-        method = method.but(**changes)
-    return method
+    """Make a method from its name, e.g. `mir(candidates=100)+uer(alpha=0.3)`; the order of the terms does not matter.
+
+    Each term brings the slots in which it differs from ER; where two bring the same one, all but one have to yield it.
+    """
+    found, base = terms(text), recipes()["er"].build()
+    claims: dict[str, list[tuple[Recipe, Any]]] = {}
+    for recipe, arguments in found:
+        if recipe.closed and len(found) > 1:
+            raise errors.InputError(f"'{text}' cannot be composed: {recipe.closed}.")
+        for slot, part in recipe(arguments).changes(base).items():
+            claims.setdefault(slot, []).append((recipe, part))
+    slots: dict[str, Any] = {}
+    for slot, claim in claims.items():
+        firm = [(recipe, part) for recipe, part in claim if slot not in recipe.yields] or claim
+        if len(firm) > 1:
+            raise errors.InputError(
+                f"'{text}' cannot be composed: {firm[-1][0].name} sets the slot '{slot}', which is already set."
+            )
+        slots[slot] = firm[0][1]
+    if "scoring" in slots and not getattr(slots.get("objective"), "classifies", True):
+        slots |= {"objective": slots["objective"].classifying(), "prediction": base.prediction}
+    return base.but(**slots)
 
 
 def canonical(text: str) -> str:

@@ -163,6 +163,18 @@ def test_q_does_not_depend_on_when_it_grew():
     assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
 
 
+def test_its_head_begins_as_that_of_the_other_methods(learner, images):
+    heads = []
+    for method, arrivals in (("er", [10]), ("er_dvc", [10]), ("er_dvc", [1, 2, 7])):
+        made = learner(method, lr=0)
+        for number in arrivals:
+            known = len(made.labels)
+            made.observe(images(1)[0][0][:number], list(range(known, known + number)))
+        heads.append(made.network.head.weight.detach())
+    assert torch.equal(heads[0], heads[1])
+    assert torch.equal(heads[0], heads[2])
+
+
 def test_q_grows_with_the_head_and_is_trained(learner, images):
     made = learner("er_dvc")
     (x, y), (more, labels) = images(2, classes=2)

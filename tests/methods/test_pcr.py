@@ -92,9 +92,10 @@ def test_tested_by_cosine_over_all_seen_classes():
     assert learner.predict(torch.tensor([[1.0, 0.9], [0.9, 1.0]])) == ["east", "north"]
 
 
-def test_it_takes_no_companion():
+@pytest.mark.parametrize("text", ["pcr+uer", "uer+pcr", "mir+pcr"])
+def test_it_takes_no_companion(text):
     with pytest.raises(errors.InputError, match="pcr replaces the cross-entropy"):
-        resolve("pcr+uer")
+        resolve(text)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "'warm'", "True"])

@@ -25,10 +25,11 @@ def _pairs(module: nn.Module, own: bool) -> Iterator[tuple[str, str]]:
     Neighbours in a Sequential follow each other; in our own backbones conv2 is followed by bn2.
     """
     children = dict(module.named_children())
-    if isinstance(module, nn.Sequential):
+    if type(module) is nn.Sequential:  # one with a forward of its own may go another way
         candidates = list(pairwise(children))
     else:
         candidates = [(name, name.replace("conv", "bn")) for name in children if own and "conv" in name]
     for first, second in candidates:
-        if isinstance(children[first], nn.Conv2d) and isinstance(children.get(second), nn.BatchNorm2d):
+        norm = children.get(second)
+        if isinstance(children[first], nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
             yield first, second

@@ -29,8 +29,10 @@ def find(name: str) -> Subject:
     if ":" not in name:
         terms = registry.terms(name)
         exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
-        main = terms[0][0]
-        return Subject(name, registry.resolve(name), main.cost, main.tolerance, exempt)
+        deciding = [recipe for recipe, _ in terms if recipe.cost != 1] or [terms[0][0]]
+        if len(deciding) > 1 or any(arguments for _, arguments in terms):
+            exempt.setdefault("cost as documented", "costs are documented for single methods with default parameters")
+        return Subject(name, registry.resolve(name), deciding[0].cost, deciding[0].tolerance, exempt)
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()

@@ -194,14 +194,17 @@ def gradients_reach_the_trunk(subject: Subject) -> None:
 
 @check
 def same_seed_same_bits(subject: Subject) -> None:
-    """The seed decides everything; torch's global generator neither matters nor moves."""
+    """The seed decides everything; torch's global generator neither matters nor moves, and is left to Dropout."""
     torch.manual_seed(1)
     first = everything(feed(learner_of(subject, augment="scr", views="concat"), *two_stages()))
     torch.manual_seed(2)
     state = torch.get_rng_state()
-    second = everything(feed(learner_of(subject, augment="scr", views="concat"), *two_stages()))
+    fresh = learner_of(subject, augment="scr", views="concat")
+    lent = fresh.generators["network"].get_state()
+    second = everything(feed(fresh, *two_stages()))
     demand(not (names := changed(first, second)), f"the same seed gave other bits in {', '.join(names)}")
-    demand(torch.equal(state, torch.get_rng_state()), "learning drew from torch's global generator")
+    demand(torch.equal(state, torch.get_rng_state()), "learning moved torch's global generator")
+    demand(torch.equal(lent, second["generator/network"]), "the method drew from torch's global generator")
 
 
 @check

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -119,10 +120,9 @@ def final_accuracy(method: Method) -> float:
 
 def go_through(stream: Stream, learner: Learner) -> list[float]:
     """Learn a whole stream and return the accuracy on each of its stages."""
-    for stage in range(len(stream.stages)):
-        for step in stream.steps():
-            if step.stage == stage:
-                learner.observe(step.x, step.y)
+    for _, steps in groupby(stream.steps(), key=lambda step: step.stage):
+        for step in steps:
+            learner.observe(step.x, step.y)
         learner.boundary()
     accuracy: list[float] = evaluate(learner, stream, len(stream.stages) - 1, HeadWatch(0))["accuracy"]
     return accuracy

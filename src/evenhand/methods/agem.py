@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from evenhand.batch import Losses
+from evenhand.gradients import trainable
 from evenhand.learner import Learner
 from evenhand.method import Method
 from evenhand.methods.er import Descend, er
@@ -37,12 +38,12 @@ class Projected(Descend):
         if losses.learning is None or losses.replaying is None:
             Descend.__call__(self, learner, losses)
             return
-        parameters = list(learner.network.parameters())
+        parameters = trainable(learner.network)
         stream, memory = (
             torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
             for loss in (losses.learning, losses.replaying)
         )
-        learner.follow(losses.learning, project(stream, memory))
+        learner.follow(losses.learning, dict(zip(parameters, project(stream, memory), strict=True)))
 
 
 def project(g: Sequence[Tensor], g_ref: Sequence[Tensor]) -> list[Tensor]:

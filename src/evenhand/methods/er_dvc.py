@@ -122,7 +122,7 @@ class GradientInterfered(Interfered):
         return learner.expect("replay", h, gap) * h.abs().sum(1)
 
 
-@register(cost=280 / 60)
+@register(cost=280 / 60, revision=2)
 def er_dvc(weight: float = 4.0, candidates: int = 50) -> Method:
     """Dual view consistency: both views agree, and the most interfered gradients come back."""
     return er().but(retrieval=GradientInterfered(candidates), objective=DualView(weight))

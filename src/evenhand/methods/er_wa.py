@@ -16,6 +16,8 @@ Cost: that of ER, C_D = 1. Needs to know where stages end.
 Zhao et al., Maintaining Discrimination and Fairness in Class Incremental Learning, CVPR 2020.
 """
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -45,7 +47,7 @@ class Aligned:
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
         network, scoring = learner.snapshot(), learner.method.scoring
         if not self.persist:
-            network = learner.answer("aligned", lambda: align(network, learner.stages))
+            network = learner.answer("aligned", lambda: align(copy.deepcopy(network), learner.stages))
         return network.logits(network.features(x), scoring.test, scoring.couple)
 
 

@@ -54,8 +54,8 @@ class Edited:
         drawn = learner.memory.read(slots)
         with learner.trial():
             before = self.pixel_gradients(learner, drawn)
-            with virtual_step(learner, batch):
-                after = self.pixel_gradients(learner, drawn)
+            virtual_step(learner, batch)
+            after = self.pixel_gradients(learner, drawn)
         edited = self.edit(drawn.x, drawn.extra["age"], before, after)
         learner.memory.edit(slots, x=edited, age=drawn.extra["age"] + 1)
         return learner.recall(slots)

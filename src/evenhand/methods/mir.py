@@ -45,8 +45,8 @@ class Interfered:
         candidates = learner.memory.read(slots)
         with learner.trial():
             before = self.score(learner, candidates)
-            with virtual_step(learner, batch):
-                after = self.score(learner, candidates)
+            virtual_step(learner, batch)
+            after = self.score(learner, candidates)
         return learner.recall(slots[(after - before).topk(learner.replay).indices.cpu()])
 
     @torch.no_grad()

@@ -52,7 +52,7 @@ def contrast(similarities: Tensor, targets: Tensor) -> Tensor:
     return (torch.logsumexp(similarities + often.log(), dim=1) - own).mean()
 
 
-@register(cost=1, closed="pcr replaces the cross-entropy that uer would score")
+@register(cost=1, closed="pcr replaces the cross-entropy that others build on")
 def pcr(temperature: float = 0.09) -> Method:
     """Proxy-based contrastive replay: contrast samples with the rows of W."""
     return er().but(objective=Proxies(temperature), scoring=COS)
