@@ -31,4 +31,4 @@ for stage in range(5):
     right = sum(guess == truth for guess, truth in zip(learner.predict(x), y, strict=True))
     print(f"after {len(learner.labels)} clusters: {right / 10:.1f} % right")
 
-learner.save("learner.safetensors")  # one file, no pickle; Learner.load takes it up to the bit
+learner.save("learner.safetensors")  # one file, no pickle; Learner.load(path, network=a model built like this) goes on

@@ -58,6 +58,8 @@ def test_json_is_all_that_stdout_has(capsys, root):
         assert result["final_accuracy"] == pytest.approx(sum(finals) / 2)
         assert result["interval"] == pytest.approx(12.7062 * abs(finals[0] - finals[1]) / 2, rel=1e-4)
         assert result["memory"] == 40
+        assert result["setting"] == {**result["setting"], "method": result["method"], "memory": 40, "lr": 0.1}
+        assert "seed" not in result["setting"]
 
 
 def test_the_same_command_takes_what_is_there(capsys, root, monkeypatch):
@@ -115,6 +117,13 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
         (["report", "nowhere"], "There is no folder nowhere"),
         (["check", "no"], "There is no method called 'no'"),
         (["check", "nowhere:er"], "'nowhere:er' cannot be checked"),
+        (["check", "bad:er"], "'bad:er' cannot be checked: NameError: name 'undefined' is not defined."),
+        (["run", "er", "--gpus", "1"], "--address, --gpus and --shared are of a cluster: use them with --engine ray."),
+        (
+            ["run", "er", "--engine", "inline", "--workers", "5"],
+            "--workers must be 1 where runs are made inline. Got 5",
+        ),
+        (["bench", "--threads", "-3"], "The number of 'threads' must be a whole number of at least 1. Got -3 instead."),
         (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 3"),
         (["train"], "train"),
         (["run", "uer", "--order", "blury"], "There is no order called 'blury'. Did you mean blurry"),
@@ -132,6 +141,8 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "bad.py").write_text("undefined")
     code, out, err = call(capsys, *arguments)
     assert code == 2
     assert sentence in err
@@ -247,3 +258,19 @@ def test_a_run_on_images_of_your_own(capsys, tmp_path):
 def test_every_field_of_a_run_is_an_option():
     options = {field.name for field in fields(Setting)} - {"data_dir", "preset"}
     assert options == set(Spec.model_fields) - {"method", "seed", "tested"}
+
+
+def test_a_reader_that_has_had_enough_is_no_error():
+    command = f"{sys.executable} -m evenhand methods --json | head -n 1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.stdout == "{\n"
+    assert ended.stderr == ""
+    assert ended.returncode in (0, 141)  # what is short may be written before the reader is gone
+
+
+@pytest.mark.parametrize("arguments", [["methods"], ["methods", "--json"], ["--help"]])
+def test_output_into_a_closed_pipe_ends_without_a_word(arguments):
+    closed = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from evenhand import cli; "
+    program = f"{closed} cli.main({arguments})"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (141, "")

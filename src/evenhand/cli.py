@@ -4,11 +4,10 @@ Torch is imported inside the commands, so that help is there at once.
 """
 
 import fnmatch
-import json as json_module
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.console import Console
 from evenhand import __version__
 from evenhand.cli_data import data as data_app
 from evenhand.cli_grid import conclude, grid, sinks, tune
-from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting
+from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting, print_json
 from evenhand.cli_paper import paper
 from evenhand.cli_runs import runs
 from evenhand.errors import EvenhandError, InputError
@@ -105,7 +104,7 @@ def methods(pattern: str = "*", *, json: Flag = False) -> None:
     if not rows:
         raise InputError(f"No method matches '{pattern}'. All of them: evenhand methods.")
     if json:
-        _print_json({"schema": 1, "methods": rows})
+        print_json({"schema": 1, "methods": rows})
     else:
         show.stdout().print(show.methods_table(rows))
 
@@ -114,7 +113,7 @@ def methods(pattern: str = "*", *, json: Flag = False) -> None:
 def report(
     root: Path = Path("runs"), *, output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("report.html")
 ) -> None:
-    """Write one self-contained HTML page about all finished runs below a root.
+    """Write one self-contained HTML page about all finished runs below a root; damaged ones are named and left out.
 
     Parameters
     ----------
@@ -124,9 +123,15 @@ def report(
         The page to write.
     """
     from evenhand import report as page
-    from evenhand.experiment.folder import results
+    from evenhand.experiment.folder import Folder
+    from evenhand.experiment.inventory import inventory
 
-    found = results(root)
+    rows = inventory(root)
+    for row in rows:
+        if row.state == "damaged":
+            print(f"Left out: {row.sentence}", file=sys.stderr)
+    done = [row.spec for row in rows if row.state == "done" and row.spec]
+    found = [result for spec in done if (result := Folder(root, spec).result())]
     if not found:
         raise InputError(f"There is no finished run in {root}. Make one with evenhand run.")
     page.write(found, output)
@@ -148,7 +153,7 @@ def check(name: str, *, json: Flag = False) -> int:
 
     outcomes = checks.run(checks.find(name))
     if json:
-        _print_json({"schema": 1, "method": name, "checks": [vars(outcome) for outcome in outcomes]})
+        print_json({"schema": 1, "method": name, "checks": [vars(outcome) for outcome in outcomes]})
     else:
         for outcome in outcomes:
             print(f"{outcome.state:7} {outcome.check}{outcome.detail and ': ' + outcome.detail}")
@@ -191,13 +196,9 @@ def bench(
     chosen = list(benchmark.PARTS) if parts == "all" else [part.strip() for part in parts.split(",")]
     measured = benchmark.measure(["methods"] if methods else chosen, rounds, threads, methods)
     if json:
-        _print_json(measured)
+        print_json(measured)
     else:
         benchmark.show(measured)
-
-
-def _print_json(value: Any) -> None:
-    print(json_module.dumps(value, indent=2, allow_nan=False))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -205,12 +206,17 @@ def main(arguments: list[str] | None = None) -> None:
     # Without this, idle OpenMP threads spin and take the cores from whoever shares the machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        sys.exit(app(arguments, exit_on_error=False, print_error=False))
+        code = app(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except CycloptsError as error:
         sentence = " ".join(str(error).split())
     except EvenhandError as error:
         sentence = str(error)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has had enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(2)

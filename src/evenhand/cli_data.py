@@ -68,14 +68,14 @@ def listing(*, data_dir: Path | None = None, json: Flag = False) -> None:
 def fetch(
     name: str, *, origin: Annotated[str | None, Parameter(name="--from")] = None, data_dir: Path | None = None
 ) -> None:
-    """Fetch a dataset into the first data folder, and prepare it.
+    """Fetch a dataset into the first data folder, unless it is found already, and prepare it.
 
     Parameters
     ----------
     name
         Its name.
     origin
-        Where from: official, npm or debian, as evenhand data says.
+        Where from: official, npm or debian, as evenhand data says; then it is fetched in any case.
     data_dir
         Where datasets lie; EVENHAND_DATA says the same.
     """
@@ -109,7 +109,7 @@ def sheet(
     name
         The dataset.
     output
-        The file to write; NAME.png by default.
+        The file to write; NAME.png by default, and for data of your own the last part of their path.
     images
         Training images of each class.
     data_dir
@@ -123,9 +123,20 @@ def sheet(
 
     use(data_dir)
     dataset = prepare(name, size, skip_bad)
-    path = output or Path(f"{name.partition(':')[2].rpartition('/')[2] or name}.png")
+    path = output or Path(f"{_stem(name)}.png")
     sheets.write(dataset, path, images)
     print(f"{path}: {dataset!r}")
+
+
+def _stem(name: str) -> str:
+    """The name of a dataset as that of a file; of one's own data the last part of the path."""
+    from evenhand.datasets import places
+
+    kind, colon, own = name.partition(":")
+    if not colon:
+        return name
+    path = places.expanded(own)
+    return (path if path.name not in ("", "..") else path.resolve()).name or kind
 
 
 def use(data_dir: Path | None) -> None:

@@ -1,6 +1,5 @@
 """The commands about many runs: `evenhand grid`, `evenhand tune`."""
 
-import json as json_module
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from evenhand.cli_data import prepare, use
-from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting
+from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting, print_json
 
 if TYPE_CHECKING:
     from evenhand.experiment.engine import Outcome
@@ -75,7 +74,7 @@ def tune(
     *,
     field: list[str] | None = None,
     search: Literal["grid", "optuna"] = "grid",
-    trials: int = 20,
+    trials: int | None = None,
     seeds: int = 1,
     setting: Setting = SETTING,
     place: Place = PLACE,
@@ -92,11 +91,12 @@ def tune(
     method
         Its name, with the parameters that are fixed.
     field
-        What to choose: alpha=0.1:0.9 (five points), lr=0.01:0.3:4:log, candidates=25,50; once for each field.
+        What to choose: alpha=0:1 (five points), lr=0.01:0.3:4:log, candidates=25,50; once for each field. Where a
+        field takes whole numbers, as replay does, a range has whole points only, perhaps fewer.
     search
         All combinations of the points, or Optuna's proposals within the ranges, where hopeless ones end early.
     trials
-        Points that Optuna may try.
+        Points that Optuna may try (20).
     seeds
         Run each point with the seeds 0 to K - 1.
     root
@@ -106,7 +106,7 @@ def tune(
     json
         Print one JSON document and nothing else.
     """
-    from evenhand import show
+    from evenhand import errors, show
     from evenhand.experiment import tune as tuning
     from evenhand.experiment.axis import Axis
     from evenhand.experiment.engine import Outcome
@@ -114,12 +114,17 @@ def tune(
 
     place.check()
     axes = [Axis.parse(text) for text in field or []]
+    if search == "grid" and trials is not None:
+        raise errors.InputError("A grid tries every combination: use --trials with --search optuna.")
+    if search == "optuna" and (counted := [axis.name for axis in axes if axis.count]):
+        raise errors.InputError(f"Optuna proposes any value of a range: leave out how many points '{counted[0]}' has.")
     found = tuning.Tuning(method, axes, setting.fields(), preset=setting.preset, seeds=seeds)
     setting.prepare()
 
     def run(specs: list[Spec], until: int | None) -> Sequence[Outcome]:
         return place.run(specs, root, anyway=anyway, until=until, patient=True)
 
+    trials = 20 if trials is None else trials
     at_once = place.at_once(trials, seeds)
     asked = found.grid(run) if search == "grid" else found.optuna(run, root, trials, at_once)
     points = []
@@ -135,7 +140,7 @@ def tune(
     command = found.command(choice, root, setting.data_dir)
     if json:
         document = {"schema": 1, "points": [point.fields() for point in points], "choice": choice.values}
-        print(json_module.dumps({**document, "command": command}, indent=2, allow_nan=False))
+        print_json({**document, "command": command})
         return 0
     show.stdout().print(show.tuning_table([point.fields() for point in points], points.index(choice)))
     print(f"Chosen by held-out training samples: {tuning.spelled(choice.values)}.")
@@ -158,7 +163,7 @@ def conclude(outcomes: "Sequence[Outcome]", json: bool) -> int:
         failed = [
             {"key": failure.spec.key, "cause": failure.cause, "sentence": failure.sentence} for failure in failures
         ]
-        print(json_module.dumps({"schema": 1, "results": summaries, "failures": failed}, indent=2, allow_nan=False))
+        print_json({"schema": 1, "results": summaries, "failures": failed})
     elif summaries:
         names = titles([group[0].spec for group in groups], seeds=False)
         show.stdout().print(show.results_table(summaries, names))
@@ -192,7 +197,7 @@ def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
         for spec, name, row in zip(specs, titles(specs), rows, strict=True)
     ]
     if json:
-        print(json_module.dumps({"schema": 1, "root": str(root), "runs": plan}, indent=2))
+        print_json({"schema": 1, "root": str(root), "runs": plan})
         return
     table = Table("run", "there is", "stages", "then", "key")
     for spec, line in zip(specs, plan, strict=True):

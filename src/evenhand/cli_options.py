@@ -1,5 +1,6 @@
 """Options that several commands share: how a run is set, and where runs are made."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ class Setting:
     forms
         Test as the method says, or by dot products and cosines both (the paper's Table 1).
     preset
-        A set of defaults: plain, or paper, which the paper's datasets have anyway.
+        How images are shown: plain (as they are), or paper (with augmented views), which its datasets have anyway.
     """
 
     data: str = "fashion-cut"
@@ -139,6 +140,10 @@ class Place:
         for name, value in (("workers", self.workers), ("threads", self.threads)):
             if value is not None:
                 errors.whole(f"The number of --{name}", value, 1)
+        if self.engine != "ray" and (self.address or self.gpus or self.shared):
+            raise errors.InputError("--address, --gpus and --shared are of a cluster: use them with --engine ray.")
+        if self.engine == "inline" and (self.workers or 1) > 1:
+            raise errors.wrong("The number of --workers", "be 1 where runs are made inline", self.workers)
 
     def run(self, specs: "Sequence[Spec]", root: Path, **how: Any) -> "list[Outcome]":
         """Make runs and show how they go; `how` are further fields of `How`."""
@@ -161,6 +166,11 @@ class Place:
         if self.engine != "ray" or workers is None:  # the cores of a cluster are not known here
             workers = Share.of(trials * seeds, workers, threads if self.engine != "ray" else None).workers
         return workers // seeds or 1
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, indent=2, allow_nan=False))
 
 
 SETTING, PLACE = Setting(), Place()

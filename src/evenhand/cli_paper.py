@@ -1,6 +1,5 @@
 """The command about the paper: `evenhand paper`."""
 
-import json as json_module
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 
 from evenhand import names
 from evenhand.cli_data import prepare, use
-from evenhand.cli_options import PLACE, Flag, Place
+from evenhand.cli_options import PLACE, Flag, Place, print_json
 from evenhand.errors import EvenhandError, InputError
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ def paper(
     data_dir: Path | None = None,
     root: Path | None = None,
     records: Path | None = None,
+    anyway: Flag = False,
     no_run: Flag = False,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     page: Path | None = None,
@@ -59,6 +59,8 @@ def paper(
         The folder below which every run has its own; as the definition says, or runs/paper.
     records
         A folder with finished runs that are not made again; results/paper by default, where there is one.
+    anyway
+        Go on with runs that were begun under other versions or threads, though their bits may then differ.
     no_run
         Run nothing: show what is there.
     output
@@ -74,6 +76,8 @@ def paper(
         raise InputError(f"There is no folder {records} for --records.")
     kept = records or (RECORDS if RECORDS.is_dir() else None)
     if page is not None:
+        if item is not None:
+            raise InputError("The page of --page is about all items. Use -o FOLDER for one of them.")
         return _write_page(page, kept)
     if item is None:
         _list(root, kept, json)
@@ -86,10 +90,10 @@ def paper(
     problems: list[str] = []
     stopped = False
     if not no_run:
-        problems, stopped = _run(chosen, folders, place)
+        problems, stopped = _run(chosen, folders, place, anyway)
     rendering = render(chosen, *_found(chosen, folders))
     if json:
-        _print_json({**rendering.document(), "problems": problems})
+        print_json({**rendering.document(), "problems": problems})
     else:
         shown.show(rendering)
     if output is not None:
@@ -103,41 +107,41 @@ def paper(
 
 def _list(root: Path | None, kept: Path | None, json: bool) -> None:
     """Print all items: how many of their runs are done, and how long the others would take."""
-    from evenhand.paper import items, records, shown
+    from evenhand.paper import costs, items, records, shown
 
     rows: list[dict[str, Any]] = []
     for item in items():
-        runs = item.runs
-        left = records.missing(runs and item.specs, [*([kept] if kept else []), root or item.root])
+        runs, folders = item.runs, [*([kept] if kept else []), root or item.root]
+        left = costs.missing(item, folders) if item.source == "bench" else records.missing(item.specs, folders)
         rows.append(
             {
                 "item": item.slug,
                 "title": item.title,
                 "runs": len(runs),
-                "done": len(runs) - len(left),
-                "hours_left": item.times.hours(left if runs else item.specs),
+                "done": len(runs) - len(left) if runs else 0,
+                "hours_left": item.times.hours(left),
                 "hardware": item.times.hardware,
             }
         )
     if json:
-        _print_json({"schema": 1, "items": rows})
+        print_json({"schema": 1, "items": rows})
     else:
         shown.listing(rows)
 
 
-def _run(item: "Item", folders: Sequence[Path], place: Place) -> tuple[list[str], bool]:
+def _run(item: "Item", folders: Sequence[Path], place: Place, anyway: bool) -> tuple[list[str], bool]:
     """Run what is missing; what went wrong, and whether it was stopped."""
     from evenhand.experiment.engine import Failure
     from evenhand.paper import costs, records
 
     if item.source == "bench":
-        if not costs.recorded(folders):
-            costs.measure(item, folders[-1], place.threads)
+        if untimed := costs.missing(item, folders):
+            costs.measure(untimed, folders[-1], place.threads)
         return [], False
     specs, problems = _prepared(records.missing(item.specs, folders))
     if not specs:
         return problems, False
-    outcomes = place.run(specs, folders[-1], patient=True)
+    outcomes = place.run(specs, folders[-1], anyway=anyway, patient=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     problems += [f"{failure.spec.key}: {failure.sentence}" for failure in failures if failure.cause != "stopped"]
     return problems, any(failure.cause == "stopped" for failure in failures)
@@ -145,13 +149,17 @@ def _run(item: "Item", folders: Sequence[Path], place: Place) -> tuple[list[str]
 
 def _prepared(specs: "Sequence[Spec]") -> "tuple[list[Spec], list[str]]":
     """The runs whose data is there, and a sentence about each dataset that is not; the others need not wait for it."""
-    problems: dict[str, str] = {}
-    for data in dict.fromkeys(spec.data for spec in specs):
+    problems: dict[tuple[str, int | None, bool], str] = {}
+    for kind in dict.fromkeys(map(_kind, specs)):
         try:
-            prepare(data)
+            prepare(*kind)
         except EvenhandError as error:
-            problems[data] = str(error)
-    return [spec for spec in specs if spec.data not in problems], list(problems.values())
+            problems[kind] = str(error)
+    return [spec for spec in specs if _kind(spec) not in problems], list(problems.values())
+
+
+def _kind(spec: "Spec") -> tuple[str, int | None, bool]:
+    return spec.data, spec.size, spec.skip_bad
 
 
 def _found(item: "Item", folders: Sequence[Path]) -> tuple[list[Any], dict[str, dict[str, float]]]:
@@ -159,7 +167,7 @@ def _found(item: "Item", folders: Sequence[Path]) -> tuple[list[Any], dict[str, 
     from evenhand.paper import costs, records
 
     if item.source == "bench":
-        return [], costs.recorded(folders) or costs.counted([spec.method for spec in item.settings()])
+        return [], costs.steps(item, folders)
     return records.done(item.specs, folders), {}
 
 
@@ -186,7 +194,3 @@ def _sizes(text: str) -> list[int]:
         raise InputError(
             f"The sizes of --memory must be whole numbers with commas between. Got '{text}' instead."
         ) from None
-
-
-def _print_json(value: Any) -> None:
-    print(json_module.dumps(value, indent=2, allow_nan=False))

@@ -1,7 +1,6 @@
 """The commands about runs that are there: `evenhand runs`, `runs compare`, `runs prune`."""
 
 import csv as csv_module
-import json as json_module
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +8,10 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from evenhand.cli_options import Flag, print_json
 from evenhand.errors import InputError, RunError
 
 runs = App(name="runs", help="List the runs below a root, compare them, clean up.")
-Flag = Annotated[bool, Parameter(negative=())]
 Where = Annotated[list[str] | None, Parameter(negative=(), allow_leading_hyphen=True)]
 Sort = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
@@ -49,7 +48,7 @@ def listing(
     found = inventory(root)
     rows = order(choose(found, where or ()), sort)
     if json:
-        _print_json({"schema": 1, "runs": [row.fields() for row in rows]})
+        print_json({"schema": 1, "runs": [row.fields() for row in rows]})
     elif csv:
         _print_csv([row.fields() for row in rows], list(found[0].fields()))
     elif rows:
@@ -91,7 +90,7 @@ def compare(
     reference = canonical(to)
     rows = show_runs.comparison(results, reference)
     if json:
-        _print_json({"schema": 1, "reference": reference, "comparisons": rows})
+        print_json({"schema": 1, "reference": reference, "comparisons": rows})
     elif csv:
         _print_csv(rows, list(rows[0]))
     else:
@@ -148,10 +147,6 @@ def prune(root: Path = Path("runs"), *, where: Where = None, states: Flag = Fals
 def _either(json: bool, csv: bool) -> None:
     if json and csv:
         raise InputError("Use either --json or --csv.")
-
-
-def _print_json(value: Any) -> None:
-    print(json_module.dumps(value, indent=2, allow_nan=False))
 
 
 def _print_csv(rows: Sequence[dict[str, Any]], columns: list[str]) -> None:

@@ -27,6 +27,8 @@ def write(path: Path, content: bytes, keep: Path | None = None) -> None:
     keep
         Where the old content goes; a crash may then leave it there alone.
     """
+    if not path.name:
+        raise errors.RunError(f"{path} cannot be written: it is a folder.")
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         try:
@@ -63,19 +65,31 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
+def make(folder: Path) -> None:
+    """Make a folder where there is none yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.RunError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON."""
     write(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file, or say that it is damaged."""
+def read_json(path: Path, then: str = "Remove its folder to start that run anew.") -> Any:
+    """Read a JSON file, or say that it is damaged.
+
+    Parameters
+    ----------
+    then
+        What to do about a damaged one; the default is for the files of a run.
+    """
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        raise errors.RunError(
-            f"{path} is damaged: it holds no JSON. Remove its folder to start that run anew."
-        ) from None
+        raise errors.RunError(f"{path} is damaged: it holds no JSON.{then and ' ' + then}") from None
     except OSError as error:
         raise errors.RunError(f"{path} cannot be read: {error.strerror}.") from None
 

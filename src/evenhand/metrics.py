@@ -25,6 +25,12 @@ def current(a: Matrix, i: int = -1) -> float:
     return a[i][-1]
 
 
+def balance(a: Matrix, i: int = -1) -> float | None:
+    """The mean of the accuracies on previous and on current classes."""
+    old = previous(a, i)
+    return None if old is None else (old + current(a, i)) / 2
+
+
 def forgetting(a: Matrix, i: int = -1) -> float | None:
     """F_i, the mean over previous stages of the best accuracy before minus the accuracy now."""
     i %= len(a)

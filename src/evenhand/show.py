@@ -1,14 +1,20 @@
 """What the terminal shows: progress of one piece of work, and tables."""
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 STDOUT_WIDTH = 140  # of tables that do not go to a terminal
+NARROW = 14  # characters of a text where a terminal is narrow, before it goes on in the next line
+COUNTS = ("classes", "training", "test")
+NUMBERS = (*COUNTS, "accuracy", "95 % interval", "previous", "current", "forgetting", "seconds", "seeds")
 
 
 class Work:
@@ -48,35 +54,73 @@ class Work:
 
 def datasets_table(rows: list[dict[str, Any]]) -> Table:
     """The table of `evenhand data`."""
-    table = Table()
-    for name in ("name", "what it is", "classes", "training", "test", "shape", "found, or fetched from"):
-        table.add_column(name, justify="right" if name in ("classes", "training", "test") else "left")
-    for row in rows:
-        shape = "x".join(map(str, row["shape"]))
-        where = row["found"] or f"not found; {', '.join(row['origins']) or 'cannot be fetched'}"
-        counts = (str(row["classes"]), str(row["train"]), str(row["test"]))
-        table.add_row(row["name"], row["title"], *counts, shape, where)
-    return table
+    columns = {
+        "name": [row["name"] for row in rows],
+        "what it is": [row["title"] for row in rows],
+        "classes": [str(row["classes"]) for row in rows],
+        "training": [str(row["train"]) for row in rows],
+        "test": [str(row["test"]) for row in rows],
+        "shape": ["x".join(map(str, row["shape"])) for row in rows],
+        "found, or fetched from": [
+            row["found"] or f"not found; {', '.join(row['origins']) or 'cannot be fetched'}" for row in rows
+        ],
+    }
+    return _fitting(columns, ("what it is", "found, or fetched from"), ("shape", "test", "training", "classes"))
 
 
 def results_table(summaries: list[dict[str, Any]], names: list[str]) -> Table:
     """The table that ends `evenhand run`; one row for each setting, by its name."""
     places = sorted({f"{s['data']}, memory {s['memory']}" for s in summaries})
-    table = Table(title=f"Final average accuracy in %: {escape('; '.join(places))}", title_justify="left")
-    table.add_column("method", no_wrap=True)
-    for name in ("accuracy", "95 % interval", "previous", "current", "forgetting", "seconds", "seeds"):
-        table.add_column(name, justify="right")
-    for s, name in zip(summaries, names, strict=True):
-        table.add_row(
-            escape(name),
-            percent(s["final_accuracy"], unit=""),
-            "-" if s["interval"] is None else f"± {percent(s['interval'], unit='')}",
-            percent(s["previous"], unit=""),
-            percent(s["current"], unit=""),
-            percent(s["forgetting"], unit=""),
-            f"{s['seconds']:.0f}",
-            str(len(s["seeds"])),
-        )
+    columns = {
+        "method": names,
+        "accuracy": [percent(s["final_accuracy"], unit="") for s in summaries],
+        "95 % interval": ["-" if s["interval"] is None else f"± {percent(s['interval'], unit='')}" for s in summaries],
+        "previous": [percent(s["previous"], unit="") for s in summaries],
+        "current": [percent(s["current"], unit="") for s in summaries],
+        "forgetting": [percent(s["forgetting"], unit="") for s in summaries],
+        "seconds": [f"{s['seconds']:.0f}" for s in summaries],
+        "seeds": [str(len(s["seeds"])) for s in summaries],
+    }
+    table = _fitting(columns, ("method",), ("seconds", "forgetting", "current", "previous"))
+    table.title = f"Final average accuracy in %: {escape('; '.join(places))}"
+    return table
+
+
+def _fitting(columns: dict[str, list[str]], texts: Sequence[str], spare: Sequence[str]) -> Table:
+    """A table that stdout has room for: texts go on in the next line, numbers and names are never cut.
+
+    Parameters
+    ----------
+    columns
+        The cells of each column, by its heading.
+    texts
+        The columns that may go on in the next line.
+    spare
+        The columns that are left out, in this order, where the table has no room even without lines.
+    """
+    console = stdout()
+    looks = [(True, 0), *((False, count) for count in range(len(spare) + 1))]
+    for lines, count in looks:
+        kept = {name: cells for name, cells in columns.items() if name not in spare[:count]}
+        if width(console, _table(kept, texts, lines, NARROW)) <= console.width:
+            break
+    table = _table(kept, texts, lines)
+    if count:
+        table.caption = f"Left out for lack of room: {', '.join(spare[:count])}; --json has everything."
+    return table
+
+
+def _table(columns: dict[str, list[str]], texts: Sequence[str], lines: bool, most: int | None = None) -> Table:
+    table = Table(title_justify="left", caption_justify="left")
+    if not lines:
+        table.box, table.padding = box.SIMPLE_HEAD, 0
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name in NUMBERS else "left"
+        fold = name in texts
+        heading = name if lines or fold else name.replace(" % ", " %\n")
+        table.add_column(heading, justify=justify, no_wrap=not fold, overflow="fold", max_width=most if fold else None)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -88,13 +132,15 @@ def tuning_table(points: list[dict[str, Any]], chosen: int) -> Table:
     for name in ("accuracy", "95 % interval", "seeds"):
         table.add_column(name, justify="right")
     table.add_column("", no_wrap=True)
-    reached = [point["accuracy"] for point in points if not point["given_up"]]  # one that was not has fewer classes
+    ended = [point for point in points if not point["diverged"] and not point["given_up"]]
+    reached = [point["accuracy"] for point in ended]  # those that were given up have fewer classes
     low, high = min(reached), max(reached)
     for number, point in enumerate(points):
         values = [escape(str(value)) for value in point["values"].values()]
         accuracy, seeds = percent(point["accuracy"], unit=""), str(point["seeds"])
-        if point["given_up"]:
-            note = f"given up at stage {point['given_up']}, with {accuracy} there"
+        if point["diverged"] or point["given_up"]:
+            given_up = f"given up at stage {point['given_up']}, with {accuracy} there"
+            note = "diverged" if point["diverged"] else given_up
             table.add_row(*values, "-", "-", seeds, note, style="dim")
             continue
         interval = "-" if point["interval"] is None else f"± {percent(point['interval'], unit='')}"
@@ -126,6 +172,11 @@ def stdout() -> Console:
     return console if console.is_terminal else Console(width=STDOUT_WIDTH)
 
 
+def width(console: Console, table: Table) -> int:
+    """The columns of a terminal that a table takes where there is room."""
+    return console.measure(table, options=console.options.update(width=10_000)).maximum
+
+
 def percent(fraction: float | None, unit: str = " %") -> str:
     """A fraction as a percentage with one decimal; a dash for what does not exist."""
-    return "-" if fraction is None else f"{100 * fraction:.1f}{unit}"
+    return "-" if fraction is None else f"{100 * fraction:z.1f}{unit}"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -16,8 +17,8 @@ from evenhand.experiment.prune import Removal
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.report.collect import STREAM, Section, collect
-from evenhand.report.group import Group, difference
-from evenhand.show import percent
+from evenhand.report.group import Group, difference, differs
+from evenhand.show import percent, width
 
 STYLES = {"running": "cyan", "stopped": "yellow", "failed": "red", "damaged": "red", "outdated": "magenta"}
 EXPENDABLE = ("key", "touched", "seconds", "forgetting")  # where a terminal is narrow: keys are cut, the others go
@@ -39,7 +40,7 @@ def print_runs(console: Console, rows: Sequence[Row]) -> None:
     """The table of `evenhand runs`, and a line for every run about which there is more to say."""
     usual, telling = _usual(rows)
     left_out: list[str] = []
-    while _width(console, table := _runs(rows, usual, telling, left_out)) > console.width:
+    while width(console, table := _runs(rows, usual, telling, left_out)) > console.width:
         if len(left_out) == len(EXPENDABLE):
             break
         left_out.append(EXPENDABLE[len(left_out)])
@@ -134,7 +135,7 @@ def _compared(section: Section, group: Group, to: str) -> dict[str, Any]:
         "accuracy": group.final.mean,
         "interval": group.final.half,
         "reference": None if reference is None else reference.label,
-        "differs": [] if reference is None else _differs(group, reference),
+        "differs": [] if reference is None else differs(group, reference),
         "pairs": 0 if less is None else len(less.values),
         "difference": None if less is None else less.mean,
         "difference_interval": None if less is None else less.half,
@@ -146,20 +147,16 @@ def _reference(section: Section, group: Group, to: str) -> Group | None:
     if group.method == to:
         return None
     references = [other for other in section.groups if other.method == to]
-    alike = [other for other in references if not _differs(group, other)]
+    alike = [other for other in references if not differs(group, other)]
     return next(iter(alike or references), None) if len(alike or references) == 1 else None
-
-
-def _differs(group: Group, other: Group) -> list[str]:
-    """The settings besides the method in which two groups differ."""
-    one, two = (runs[0].spec.model_dump(exclude={"method", "seed"}) for runs in (group.runs, other.runs))
-    return [name for name in one if one[name] != two[name]]
 
 
 def print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str) -> None:
     """The tables of `evenhand runs compare`, one for each stream."""
     for title in dict.fromkeys(row["stream"] for row in rows):
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold")
+        table = Table(
+            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(title), title_justify="left", title_style="bold"
+        )
         table.add_column("method", overflow="fold")
         for name in ("seeds", "accuracy", "95 %", f"minus {to}", "95 %", "pairs"):
             table.add_column(name, justify="right", no_wrap=True)
@@ -220,7 +217,3 @@ def _shown(value: Any) -> str:
 
 def _say(console: Console, sentence: str, style: str | None = None) -> None:
     console.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _width(console: Console, table: Table) -> int:
-    return console.measure(table, options=console.options.update(width=10_000)).maximum

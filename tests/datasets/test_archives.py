@@ -30,7 +30,7 @@ def test_lines_that_are_not_empty(tmp_path):
         assert tree.lines("a.txt") == ["one", "two"]
         with pytest.raises(InputError, match=r"folder/b/c\.bin is damaged: it is no text"):
             tree.lines("b/c.bin")
-        with pytest.raises(InputError, match=r"folder is incomplete: it has no 'b/d'\. Fetch it anew"):
+        with pytest.raises(InputError, match=r"folder is incomplete: it has no 'b/d'\.$"):
             tree.read("b/d")
 
 
@@ -116,7 +116,7 @@ def test_a_zip_with_other_bits(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a", b"hello hello")
     path.write_bytes(path.read_bytes().replace(b"hello hello", b"hello jello"))
-    with pytest.raises(InputError, match=r"x\.zip is damaged or incomplete \(BadZipFile\)\. Fetch it anew\."):
+    with pytest.raises(InputError, match=r"x\.zip is damaged or incomplete \(BadZipFile\)\.$"):
         content(path)
 
 

@@ -69,7 +69,8 @@ def test_an_archive_without_a_top_folder(tmp_path):
 def test_other_content_is_refused_by_its_hash(data, name, form):
     _, make, folder, _ = form
     write(data / folder, make(*makers.cifar()))
-    with pytest.raises(InputError, match=rf"The files of {name} do not hold its known content.*Fetch them anew\."):
+    then = rf"Remove {data / folder}, then run evenhand data fetch {name}\.$"
+    with pytest.raises(InputError, match=rf"The files of {name} do not hold its known content: .*\. {then}"):
         datasets.load(name)
     assert makers.left(data) == sorted([folder, *(f"{folder}/{file}" for file in make(*makers.cifar()))])
 
@@ -80,7 +81,8 @@ def test_a_truncated_archive(data):
     for size in (0, 1, 10, 1000, len(whole) // 2, len(whole) - 200):
         path.write_bytes(whole[:size])
         with pytest.raises(
-            InputError, match=r"cifar-10-binary\.tar\.gz (is damaged or incomplete|is incomplete).*anew"
+            InputError,
+            match=rf"^{path} is (damaged or )?incomplete.*\. Remove {path}, then run evenhand data fetch cifar10\.$",
         ):
             TEN.load(quiet)
     assert makers.left(data) == ["cifar-10-binary.tar.gz"]
@@ -90,7 +92,7 @@ def test_a_missing_file(data):
     files = makers.cifar10_binary(*makers.cifar())
     del files["data_batch_3.bin"]
     write(data / "cifar-10-batches-bin", files)
-    with pytest.raises(InputError, match=r"cifar-10-batches-bin is incomplete: it has no 'data_batch_3\.bin'\. Fetch"):
+    with pytest.raises(InputError, match=r"cifar-10-batches-bin is incomplete: it has no 'data_batch_3\.bin'\. Remove"):
         TEN.load(quiet)
 
 

@@ -2,6 +2,7 @@ import dataclasses
 import hashlib
 import http.server
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from datasets import makers
 from datasets.makers import below, encode, left, quiet, tar, write, zipped
-from evenhand.datasets import cifar, fetch
+from evenhand.datasets import cifar, fetch, places
 from evenhand.datasets.cifar import CIFAR10
 from evenhand.datasets.idx import FASHION, MNIST
 from evenhand.datasets.source import Layout, Source
@@ -93,6 +94,32 @@ def test_an_archive_is_fetched_into_the_first_data_folder(server, data, tmp_path
     assert path == tmp_path / "new" / "folder" / "cifar-10-binary.tar.gz"
     assert path.read_bytes() == content
     assert np.array_equal(source.load(quiet).train_x, makers.cifar()[0])
+
+
+def test_an_incomplete_folder_comes_before_what_was_fetched_until_it_is_removed(server, data, tmp_path):
+    files = makers.cifar10_binary(*makers.cifar())
+    content = tar(tmp_path / "x", below("cifar-10-batches-bin", files)).read_bytes()
+    server.contents["cifar-10-binary.tar.gz"] = content
+    origin = fetch.official(server.base, {"cifar-10-binary.tar.gz": md5(content)})
+    source = dataclasses.replace(CIFAR10, origins={"official": origin}, digest="")
+    folder = write(data / "cifar-10-batches-bin", {"readme.html": files["readme.html"]})
+    source.fetch()
+    with pytest.raises(InputError, match=rf"\. Remove {folder}, then run evenhand data fetch cifar10\.$"):
+        source.load(quiet)
+    shutil.rmtree(folder)
+    assert np.array_equal(source.load(quiet).train_x, makers.cifar()[0])
+    assert server.asked == ["/cifar-10-binary.tar.gz"]
+
+
+def test_a_search_path_and_one_folder_with_a_colon_in_its_name(tmp_path, monkeypatch):
+    for name in ("a", "b", "a:b"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("EVENHAND_DATA", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+    assert places.folders()[:2] == [tmp_path / "a", tmp_path / "b"]
+    monkeypatch.setenv("EVENHAND_DATA", str(tmp_path / "a:b"))
+    assert places.folders()[:2] == [tmp_path / "a:b", places.cache()]
+    monkeypatch.setenv("EVENHAND_DATA", ":".join([str(tmp_path / "a")] * 1000))
+    assert places.folders()[:1000] == [tmp_path / "a"] * 1000
 
 
 def test_without_a_data_folder_the_cache_is_used(server, tmp_path, monkeypatch):

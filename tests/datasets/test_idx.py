@@ -66,7 +66,7 @@ def test_truncated_gzip(data):
     files = makers.mnist(*makers.digits())
     for size in (0, 5, 100, len(files[name]) - 1):
         write(data / "mnist", {**files, name: files[name][:size]})
-        with pytest.raises(InputError, match=rf"{name} is damaged or incomplete\. Fetch it anew\."):
+        with pytest.raises(InputError, match=rf"{name} is damaged or incomplete\. Remove {data / 'mnist'}, then run"):
             MNIST.load(quiet)
 
 

@@ -214,3 +214,9 @@ def test_it_cannot_be_fetched(data):
         InputError, match=r"miniimagenet is not in .*, and it cannot be fetched\. Put mini-imagenet or miniimagenet or "
     ):
         MINI_IMAGENET.load(quiet)
+
+
+def test_damage_names_no_way_to_fetch_it(data):
+    (data / "mini-imagenet").write_bytes(b"no folder")
+    with pytest.raises(InputError, match=r"mini-imagenet is damaged or incomplete \(ReadError\)\.$"):
+        MINI_IMAGENET.load(quiet)

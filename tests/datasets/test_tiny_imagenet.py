@@ -38,13 +38,19 @@ def test_folder_and_zip_give_one_digest(data):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"wnids.txt": None}, r"is incomplete: it has no 'wnids\.txt'\. Fetch it anew"),
+        (
+            {"wnids.txt": None},
+            r"is incomplete: it has no 'wnids\.txt'\. Remove .*, then run evenhand data fetch tinyimagenet\.$",
+        ),
         (
             {"val/val_annotations.txt": b"val_0.JPEG\tn77\n"},
             r"has a line without a known class: \['val_0\.JPEG', 'n77'\]",
         ),
         ({"val/val_annotations.txt": b"val_0.JPEG\n"}, r"has a line without a known class: \['val_0\.JPEG'\]"),
-        ({"val/images/val_1.JPEG": None}, r"is incomplete: it has no 'val/images/val_1\.JPEG'\. Fetch it anew"),
+        (
+            {"val/images/val_1.JPEG": None},
+            r"is incomplete: it has no 'val/images/val_1\.JPEG'\. Remove .*200(\.zip)?, then run",
+        ),
         ({"train/n09/images/a.JPEG": b""}, r"wnids\.txt does not name the class of train/n09/images/a\.JPEG"),
         ({"wnids.txt": b"n01\nn02\nn03\n"}, r"Every class of tinyimagenet must have training samples\. 'n03' has none"),
         ({"wnids.txt": b"\xff"}, r"wnids\.txt is damaged: it is no text"),
@@ -72,5 +78,5 @@ def test_a_truncated_zip(data):
     whole = path.read_bytes()
     for size in (0, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(InputError, match=r"tiny-imagenet-200\.zip is damaged or incomplete.*Fetch it anew\."):
+        with pytest.raises(InputError, match=rf"{path} is damaged or incomplete.*\. Remove {path}, then run evenhand"):
             TINY_IMAGENET.load(quiet)

@@ -10,15 +10,14 @@ from evenhand.experiment.axis import Axis
     ("text", "values"),
     [
         ("alpha=0.1:0.9", (0.1, 0.3, 0.5, 0.7, 0.9)),
-        (" alpha = 0 : 1 : 3 ", (0, 1)),
+        ("alpha=0:1", (0.0, 0.25, 0.5, 0.75, 1.0)),
+        (" alpha = 0 : 1 : 3 ", (0.0, 0.5, 1.0)),
         ("alpha=0:1.0:3", (0.0, 0.5, 1.0)),
         ("lr=0.001:0.1:3:log", (0.001, 0.01, 0.1)),
         ("lr=0.0001:1:log", (0.0001, 0.001, 0.01, 0.1, 1.0)),
         ("lr=1e-12:1e-8:3:log", (1e-12, 1e-10, 1e-8)),
         ("lr=5e-324:1e15:2:log", (5e-324, 1e15)),
-        ("candidates=10:1000:3:log", (10, 100, 1000)),
-        ("replay=1:3:9", (1, 2, 3)),
-        ("x=-2:2", (-2, -1, 0, 1, 2)),
+        ("lr=1:100:3:log", (1.0, 10.0, 100.0)),
         ("x=0.12345678:0.5:2", (0.12345678, 0.5)),  # the ends are never rounded out of the range
         ("x=1.0000001:1.0000002", (1.0000001, 1.0000002)),
         ("candidates=25,50", (25, 50)),
@@ -37,6 +36,35 @@ def test_axes(text, values):
     assert (axis.low is None) == (":" not in text)
     assert axis.log == ("log" in text)
     assert axis.whole == all(type(value) is int for value in values)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("replay=1:3:9", (1, 2, 3)),
+        ("replay=1:9", (1, 3, 5, 7, 9)),
+        ("replay=1e1:2e1:3", (10, 15, 20)),
+        ("candidates=10:1000:3:log", (10, 100, 1000)),
+        ("memory=1000000:1000010:11", tuple(range(1000000, 1000011))),
+        ("x=-2:2", (-2, -1, 0, 1, 2)),
+    ],
+)
+def test_a_range_in_whole_numbers(text, values):
+    axis = Axis.parse(text).as_whole()
+    assert axis.values == values
+    assert axis.whole
+    assert (axis.low, axis.high) == (values[0], values[-1])
+    assert {type(end) for end in (axis.low, axis.high, *axis.values)} == {int}
+
+
+@pytest.mark.parametrize("text", ["replay=1.5:3", "replay=1:2.5:2", "replay=5,10", "lr=0.1,1.0", "augment=none,scr"])
+def test_what_is_no_range_of_whole_numbers_stays_as_it_is(text):
+    assert Axis.parse(text).as_whole() == Axis.parse(text)
+
+
+@pytest.mark.parametrize(("text", "count"), [("a=0:1", None), ("a=1:2:log", None), ("a=0:1:5", 5), ("a=1:2:7:log", 7)])
+def test_an_axis_knows_whether_it_was_told_how_many_points(text, count):
+    assert Axis.parse(text).count == count
 
 
 @pytest.mark.parametrize(
@@ -77,12 +105,13 @@ def check_axis(text):
         axis = Axis.parse(text)
     except errors.InputError:
         return
-    assert axis.values
-    assert len(set(axis.values)) == len(axis.values)
-    if axis.low is not None:
-        assert axis.values[0] == axis.low
-        assert axis.values[-1] == axis.high
-        assert all(one < other for one, other in zip(axis.values, axis.values[1:], strict=False))
+    for made in (axis, axis.as_whole()):
+        assert made.values
+        assert len(set(made.values)) == len(made.values)
+        if made.low is not None:
+            assert made.values[0] == made.low
+            assert made.values[-1] == made.high
+            assert all(one < other for one, other in zip(made.values, made.values[1:], strict=False))
 
 
 @given(st.text() | st.text("a=:.,-+e_019lognift٣²ru() \n", max_size=30).map("a=".__add__))

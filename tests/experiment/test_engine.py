@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+import torch
 
 from evenhand import errors
 from evenhand.experiment import Result, Spec, engine, lock
@@ -179,18 +180,75 @@ def test_an_engine_that_does_not_exist(tmp_path):
         run_all(SPECS, tmp_path, engine="x")
 
 
-def test_a_begun_run_keeps_its_threads(tmp_path, monkeypatch):
+@pytest.mark.parametrize("workers", [None, 1])
+def test_runs_that_were_begun_with_other_threads_keep_them(workers, tmp_path, monkeypatch):
     from evenhand.experiment.runs import Interrupted, run
 
-    monkeypatch.setattr("evenhand.experiment.process.torch.get_num_threads", lambda: 1)
+    for spec, threads in zip(SPECS[:3], (1, 2, 2), strict=True):
+        torch.set_num_threads(threads)
+        with pytest.raises(Interrupted):
+            run(spec, tmp_path, stop=lambda: True)
+    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
+    outcomes = run_all(SPECS, tmp_path, engine="inline", workers=workers)
+    assert [outcome.environment["threads"] for outcome in outcomes] == [1, 2, 2, 4]
+
+
+def test_threads_that_were_given_are_taken_and_a_begun_run_says_what_it_had(tmp_path):
+    from evenhand.experiment.runs import Interrupted, run
+
+    with pytest.raises(Interrupted):
+        run(SPECS[0], tmp_path, stop=lambda: True)
+    [outcome] = run_all(SPECS[:1], tmp_path, engine="inline", threads=2)
+    assert "threads was 1 and is 2" in outcome.sentence
+
+
+def test_runs_that_were_begun_alike_set_the_threads_of_all(tmp_path, monkeypatch):
+    from evenhand.experiment.runs import Interrupted, run
+
     with pytest.raises(Interrupted):
         run(SPECS[0], tmp_path, stop=lambda: True)
     shares = []
-    monkeypatch.setattr("evenhand.experiment.engine._inline", lambda _, threads: shares.append(threads))
+    monkeypatch.setattr("evenhand.experiment.processes.work", lambda _, *share: shares.append(share))
     monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
     with pytest.raises(KeyError):
-        run_all(SPECS[:1], tmp_path, workers=1)
-    assert shares == [1]
+        run_all(SPECS[:2], tmp_path)
+    assert shares == [(2, 1)]
+
+
+CTRL_C = """
+import os, signal, sys, threading, time
+from evenhand import cli
+from evenhand.experiment import processes
+
+start = processes.Worker.__init__
+
+def started(*given):
+    start(*given)
+    threading.Timer(float(sys.argv[1]), os.killpg, (os.getpgid(0), signal.SIGINT)).start()
+
+processes.Worker.__init__ = started
+if __name__ == "__main__":
+    cli.main(["run", "er", "uer", "--seeds", "2", "--backbone", "mlp(hidden=8)", "--engine", "processes"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CORES < 2, reason="processes want two cores")
+@pytest.mark.parametrize("after", [0.0, 0.3, 1.0])
+def test_ctrl_c_while_processes_start_ends_quietly(after, tmp_path):
+    (tmp_path / "script.py").write_text(CTRL_C)
+    ended = subprocess.run(
+        [sys.executable, "script.py", str(after)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        start_new_session=True,
+        check=False,
+    )
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr
+    assert "die as they start" not in ended.stderr
 
 
 def test_shares_use_all_cores_and_no_more(monkeypatch):

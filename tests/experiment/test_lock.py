@@ -118,6 +118,30 @@ def test_the_heart_beats(path, monkeypatch):
             time.sleep(0.05)
 
 
+def test_the_heart_goes_on_after_a_disk_was_away(path, monkeypatch):
+    monkeypatch.setattr(lock, "BEAT", 0.05)
+    away = threading.Event()
+    read = type(path).read_text
+
+    def failing(self, *given, **more):
+        if away.is_set() and self == path:
+            raise OSError(5, "Input/output error")
+        return read(self, *given, **more)
+
+    monkeypatch.setattr(type(path), "read_text", failing)
+    with lock.held(path) as held:
+        away.set()
+        time.sleep(0.3)
+        assert held.still()
+        assert lock.holder(path) is not None
+        away.clear()
+        age(path, 1000)
+        deadline = time.monotonic() + 20
+        while time.time() - path.stat().st_mtime > 500:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"process": "x"}', '{"process": null, "began": null}'])
 def test_a_lock_that_says_nothing_lives_by_its_age(path, content):
     path.write_text(content)

@@ -5,13 +5,16 @@ import pytest
 from evenhand import errors, metrics
 from evenhand.experiment.engine import Failure
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.tune import Stopped, best
+from evenhand.experiment.tune import ENOUGH, Stopped, best
 from evenhand.learner import Learner
 from experiment.searches import real, records, sealed, stages_of, tuning_of
 
 
 class Staged:
-    """An engine that writes records instead of running: the accuracy of each stage is a function of spec and stage."""
+    """An engine that writes records instead of running.
+
+    The accuracy of each stage is a function of spec and stage; where it says None the run diverges.
+    """
 
     def __init__(self, root, accuracy):
         self.root, self.accuracy, self.asked = root, accuracy, []
@@ -22,29 +25,35 @@ class Staged:
 
     def outcome(self, spec, until):
         folder = Folder(self.root, spec)
-        lines = [{"accuracy": [self.accuracy(spec, stage)] * stage} for stage in range(1, until + 1)]
-        timing = [{"train_seconds": 1.0, "test_seconds": 1.0}] * until
+        reached = [self.accuracy(spec, stage) for stage in range(1, until + 1)]
+        diverged = None in reached
+        reached = reached[: reached.index(None)] if diverged else reached
+        lines = [{"accuracy": [accuracy] * stage} for stage, accuracy in enumerate(reached, 1)]
+        timing = [{"train_seconds": 1.0, "test_seconds": 1.0}] * len(lines)
         with folder.locked():
             folder.publish({"metrics": lines, "timing": timing})
-            if until == spec.stages:
+            if len(lines) == spec.stages:
                 folder.complete(environment={}, hardware={}, classes=[])
+        if diverged:
+            return Failure(spec, "diverged", "The loss became nan.")
         return folder.result() or Failure(spec, "paused", f"Stage {until} has ended.")
 
 
 @pytest.mark.slow
 def test_optuna_proposes_within_the_ranges(tmp_path):
-    axes = ["replay=2:9", "lr=1e-9:1e-7:log", "uer.alpha=0.3:0.31", "augment=none,crop", "iterations=1:64:log"]
-    tuning = tuning_of("uer", *axes, stages=1)
+    axes = ["replay=2:9", "lr=1e-9:1e-7:log", "alpha=0:1", "augment=none,crop", "candidates=1:64:log"]
+    tuning = tuning_of("mir+uer", *axes, stages=1)
     engine = Staged(tmp_path, lambda spec, _: spec.lr * 1e6)
     points = list(tuning.optuna(engine, tmp_path, 60, at_once=7))
     assert len(points) == 60
     columns = {name: [point.values[name] for point in points] for name in points[0].values}
     assert set(columns["replay"]) == set(range(2, 10))
-    assert all(type(value) is int and 1 <= value <= 64 for value in columns["iterations"])
+    assert all(type(value) is int and 1 <= value <= 64 for value in columns["candidates"])
     assert all(1e-9 <= value <= 1e-7 for value in columns["lr"])
     assert any(value < 1e-8 for value in columns["lr"])
     assert len(set(columns["lr"])) > 30
-    assert all(0.3 <= value <= 0.31 for value in columns["uer.alpha"])
+    assert all(0 <= value <= 1 for value in columns["alpha"])
+    assert len(set(columns["alpha"])) > 30
     assert set(columns["augment"]) == {"none", "crop"}
     assert best(points).accuracy == max(columns["lr"]) * 1e6
     late, early = columns["lr"][30:], columns["lr"][:10]
@@ -67,6 +76,42 @@ def test_optuna_gives_up_what_is_hopeless_at_the_end_of_a_stage(tmp_path):
         assert point.accuracy == pytest.approx(point.values["lr"] / 2)
     assert stages_of(tmp_path) == 2 * (15 * 4 - 2 * len(given_up))
     assert best(points).accuracy == max(point.accuracy for point in points)
+
+
+@pytest.mark.slow
+def test_runs_go_straight_to_the_end_until_one_can_be_given_up(tmp_path):
+    tuning = tuning_of("er", "lr=0.01:1.0", stages=4)
+    engine = Staged(tmp_path, lambda *_: 0.5)
+    points = list(tuning.optuna(engine, tmp_path, 7))
+    asked = {spec: [until for other, until in engine.asked if other == spec] for spec, _ in engine.asked}
+    first, rest = points[:ENOUGH], points[ENOUGH:]
+    assert [asked[spec] for point in first for spec in tuning.specs(point.values)] == [[4]] * ENOUGH
+    assert [asked[spec] for point in rest for spec in tuning.specs(point.values)] == [[1, 2, 3, 4]] * 2
+
+
+@pytest.mark.slow
+def test_what_diverged_is_not_run_again_and_gives_nothing_up(tmp_path):
+    tuning = tuning_of("er", "lr=0.01:1.0", stages=4)
+    engine = Staged(tmp_path, lambda spec, stage: 0.5 if spec.lr < 0.5 or stage < 2 else None)
+    points = list(tuning.optuna(engine, tmp_path, 30, at_once=3))
+    asked = {spec: [until for other, until in engine.asked if other == spec] for spec, _ in engine.asked}
+    assert [point.diverged for point in points] == [point.values["lr"] >= 0.5 for point in points]
+    assert not any(point.given_up for point in points)
+    lost = [asked[spec] for point in points if point.diverged for spec in tuning.specs(point.values)]
+    assert {tuple(untils) for untils in lost} == {(4,), (1, 2)}  # before and after there were enough curves
+    assert best(points).accuracy == 0.5
+
+
+@pytest.mark.slow
+def test_a_point_that_diverged_is_not_run_again_when_it_is_proposed_again(tmp_path):
+    tuning = tuning_of("er", "replay=5,10", stages=3, seeds=2)
+    engine = Staged(tmp_path, lambda spec, _: None if (spec.replay, spec.seed) == (5, 1) else 0.9)
+    points = list(tuning.optuna(engine, tmp_path, 12))
+    lost = [point for point in points if point.values == {"replay": 5}]
+    assert len(lost) > 1
+    assert all(point.diverged and point.accuracy == 0 for point in lost)
+    assert [until for spec, until in engine.asked if spec.replay == 5] == [3, 3]  # once for each seed
+    assert best(points).values == {"replay": 10}
 
 
 @pytest.mark.slow

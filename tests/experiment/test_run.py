@@ -2,11 +2,13 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from evenhand import draws, errors, files
 from evenhand.experiment import Spec, run
+from evenhand.experiment.engine import run_all
 from evenhand.experiment.folder import Folder, results
 from evenhand.experiment.runs import Interrupted, build
 from evenhand.network import DualLinear
@@ -93,10 +95,10 @@ def test_a_run_tested_by_both_forms_answers_for_one_that_trains_alike(tmp_path, 
     assert both.training == alike.training
     assert spec_of(method).training != spec_of(other).training  # it is not tested otherwise
     made = run(both, tmp_path, stop=lambda: False)
-    assert made.otherwise(alike).records == [
+    assert made.tested(alike).records == [
         {name: value for name, value in line.items() if name != "otherwise"} for line in run(alike, tmp_path).records
     ]
-    assert made.accuracy == run(spec_of(method), tmp_path).accuracy != made.otherwise(alike).accuracy
+    assert made.accuracy == run(spec_of(method), tmp_path).accuracy != made.tested(alike).accuracy
 
 
 def test_no_clock_in_the_metrics(whole):
@@ -199,3 +201,25 @@ def test_a_failure_is_recorded_and_the_run_can_go_on(tmp_path, monkeypatch, whol
     assert results(tmp_path) == []
     run(spec_of(), tmp_path)
     assert files_of(folder) == files_of(whole)
+
+
+def test_a_finished_run_is_not_taken_for_one_with_other_images(tmp_path):
+    def keep(seed):
+        y = np.arange(40) % 4
+        x = np.random.default_rng(seed).integers(0, 255, (40, 8, 8, 1), dtype=np.uint8)
+        np.savez(tmp_path / "mine.npz", train_x=x, train_y=y, test_x=x, test_y=y)
+
+    keep(0)
+    spec = Spec.make(method="er", data=f"npz:{tmp_path / 'mine.npz'}", backbone="mlp(hidden=4)", stages=2, memory=8)
+    made = run(spec, tmp_path / "runs")
+    assert run(spec, tmp_path / "runs") == made
+    keep(1)
+    sentence = "was made with other images: npz:.* has changed since. Remove its folder to run it anew"
+    with pytest.raises(errors.RunError, match=sentence):
+        run(spec, tmp_path / "runs")
+    [outcome] = run_all([spec], tmp_path / "runs", engine="inline", threads=1)
+    assert (outcome.cause, "was made with other images" in outcome.sentence) == ("mistake", True)
+    keep(0)
+    assert run(spec, tmp_path / "runs") == made
+    (tmp_path / "mine.npz").unlink()
+    assert run(spec, tmp_path / "runs") == made  # what is gone contradicts nothing

@@ -13,6 +13,9 @@ def test_the_key_does_not_depend_on_spelling():
     assert Spec.make(method=" uer( alpha = 0.5 ) ") == plain
     assert Spec.make(method="uer(alpha=0.5)").key == plain.key
     assert plain.key.startswith("uer-fashion-cut-m200-s0-")
+    small = Spec.make(method="uer", backbone="mlp")
+    assert Spec.make(method="uer", backbone=" mlp( hidden = 64 )").key == small.key
+    assert Spec.make(method="uer", backbone="mlp(hidden=8)").key != small.key
 
 
 @pytest.mark.parametrize(
@@ -38,15 +41,23 @@ def test_a_revision_changes_the_key(monkeypatch):
     assert Spec.make(method="uer").key != before
 
 
-def test_presets_fill_in_and_hands_override(monkeypatch):
-    assert DEFAULTS["cifar100"] == PRESETS["paper"]
+def test_presets_say_how_images_are_shown_and_hands_override():
+    for data in ("cifar10", "cifar100", "miniimagenet"):
+        own = Spec.make(method="uer", data=data)
+        assert Spec.make("paper", method="uer", data=data) == own
+        assert (own.memory, own.augment, own.views, own.passes) == (1000, "scr", "concat", "joint")
+        plain = Spec.make("plain", method="uer", data=data)
+        assert plain == own.model_copy(update={"augment": "none", "views": "none"})
     assert DEFAULTS["cifar10"]["stages"] == 5
-    paper = Spec.make("paper", method="uer", stages=5)
-    assert (paper.memory, paper.augment, paper.views, paper.passes, paper.stages) == (1000, "scr", "concat", "joint", 5)
-    assert Spec.make("paper", method="uer", stages=5, augment="none").views == "none"
-    assert Spec.make("paper", method="uer", stages=5, augment="crop").views == "concat"
-    assert Spec.make("paper", method="uer", stages=5, views="replace").augment == "scr"
+    assert DEFAULTS["cifar100"]["stages"] == 10
+    assert PRESETS.keys() == {"plain", "paper"}
+    shown = Spec.make("paper", method="uer", memory=50)
+    assert (shown.memory, shown.stages, shown.augment, shown.views) == (50, 5, "scr", "concat")
+    assert Spec.make("paper", method="uer", augment="none").views == "none"
+    assert Spec.make("paper", method="uer", augment="crop").views == "concat"
+    assert Spec.make("paper", method="uer", views="replace").augment == "scr"
     assert Spec.make(method="uer", augment="crop").views == "replace"
+    assert Spec.make("plain", method="uer", data="cifar100", augment="crop").views == "replace"
     assert Spec.make(method="finetune", order="iid").stages == 1
 
 
@@ -63,6 +74,7 @@ def test_presets_fill_in_and_hands_override(monkeypatch):
         ({"method": "uer", "lr": 0}, "'lr' of a run must be greater than 0"),
         ({"method": "uer", "data": "fashion"}, "no dataset called 'fashion'. Did you mean fashion-cut"),
         ({"method": "uer", "backbone": "resnet18"}, "no backbone called 'resnet18'. Did you mean reduced_resnet18"),
+        ({"method": "uer", "backbone": "mlp(width=8)"}, "no parameter of mlp called 'width'"),
         ({"method": "uer", "order": "random"}, "There is no order called"),
         ({"method": "uer", "views": "concat"}, "contradict each other"),
         ({"method": "uer", "order": "iid", "stages": 5}, "'stages' of a run must be 1 in the order iid"),

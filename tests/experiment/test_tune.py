@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import shlex
 
 import pytest
@@ -72,6 +73,38 @@ def test_a_mistake_is_named_before_anything_runs(method, axes, sentence):
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("method", "text", "values"),
+    [
+        ("uer", "alpha=0:1", (0.0, 0.25, 0.5, 0.75, 1.0)),
+        ("uer", "alpha=0:1:11", tuple(i / 10 for i in range(11))),
+        ("mir+uer", "uer.alpha=0:1:3", (0.0, 0.5, 1.0)),
+        ("uer", "lr=1:2", (1.0, 1.25, 1.5, 1.75, 2.0)),
+        ("uer", "replay=1:3:9", (1, 2, 3)),
+        ("uer", "memory=10:1000:3:log", (10, 100, 1000)),
+        ("mir+uer", "candidates=10:13", (10, 11, 12, 13)),
+        ("mir+uer", "mir.candidates=10:1000:3:log", (10, 100, 1000)),
+        ("uer", "alpha=0,1", (0, 1)),
+    ],
+)
+def test_a_range_is_whole_where_its_field_is(method, text, values):
+    [axis] = tuning_of(method, text).axes
+    assert axis.values == values
+    assert [type(value) for value in axis.values] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "sentence"),
+    [
+        ("uer", "replay=1.5:3", "The 'replay' of a run must be a valid integer"),
+        ("mir", "candidates=10:20.5", "The 'candidates' parameter of mir must be a whole number"),
+    ],
+)
+def test_a_whole_field_has_no_other_ends(method, text, sentence):
+    with pytest.raises(errors.InputError, match=sentence):
+        tuning_of(method, text)
+
+
 def test_seeds_and_presets_are_checked_as_well():
     with pytest.raises(errors.InputError, match="number of --seeds must be a whole number of at least 1"):
         tuning_of("uer", "lr=0.1,0.2", seeds=0)
@@ -109,16 +142,18 @@ def test_a_grid_tries_every_combination_at_once_and_finds_the_best():
     told = choice.fields()
     assert told["accuracy"] == pytest.approx(1.01)
     assert told["interval"] == pytest.approx(metrics.interval([1, 1.02]))
-    assert (told["seeds"], told["given_up"], told["values"]) == (2, None, choice.values)
+    assert (told["seeds"], told["given_up"], told["diverged"], told["values"]) == (2, None, False, choice.values)
 
 
-def test_of_equal_points_the_first_is_chosen_and_of_those_given_up_none():
+def test_of_equal_points_the_first_is_chosen_and_of_those_given_up_or_diverged_none():
     points = [Point({"lr": lr}, (0.5,)) for lr in (1, 2, 3)]
     assert best(points) is points[0]
     early = Point({"lr": 0}, (0.9,), given_up=1)
-    assert best([early, *points]) is points[0]
-    with pytest.raises(errors.RunError, match="Every point was given up, so there is no choice."):
-        best([early])
+    lost = Point({"lr": 9}, (0.9,), diverged=True)
+    assert best([early, lost, *points]) is points[0]
+    for none in ([early], [lost], [lost, early]):
+        with pytest.raises(errors.RunError, match="Every point diverged or was given up, so there is no choice."):
+            best(none)
 
 
 @pytest.mark.parametrize("cause", ["mistake", "fault", "lost", "busy"])
@@ -159,7 +194,20 @@ def test_a_point_that_diverges_is_the_worst_and_does_not_end_the_search(tmp_path
     tuning = tuning_of("er", "lr=0.1,1e30", stages=2)
     good, bad = tuning.grid(real(tmp_path))
     assert bad.accuracy == 0 < good.accuracy
+    assert (good.diverged, bad.diverged) == (False, True)
     assert best([bad, good]) is good
+
+
+def test_a_point_that_diverges_with_one_seed_is_not_chosen():
+    def engine(specs, until):
+        good = made_up(lambda _: 0.5)(specs, until)
+        return [*good[:3], Failure(specs[3], "diverged", "The loss became nan.")]
+
+    good, bad = tuning_of("er", "lr=0.1,0.2", seeds=2).grid(engine)
+    assert (good.diverged, good.accuracies) == (False, (0.5, 0.5))
+    assert bad.diverged
+    told = bad.fields()
+    assert (told["diverged"], told["accuracy"], told["interval"], told["seeds"]) == (True, None, None, 2)
 
 
 def test_no_search_touches_a_test_sample(tmp_path, monkeypatch):
@@ -173,6 +221,56 @@ def test_no_search_touches_a_test_sample(tmp_path, monkeypatch):
     assert outcome.cause == "fault"
     assert "a test sample was touched" in outcome.sentence
     assert touched
+
+
+# On the command line --------------------------------------------------------------------------------------------------
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["tune", *arguments, "--backbone", "mlp(hidden=8)", "--memory", "20", "--engine", "inline"])
+    told = capsys.readouterr()
+    return end.value.code or 0, told.out, told.err
+
+
+def test_what_diverged_is_marked_and_not_chosen(capsys, tmp_path):
+    few = ["--stages", "1", "--batch", "200", "--root", str(tmp_path)]
+    code, out, _ = call(capsys, "er", "--field", "lr=1e30,0.05", *few)
+    assert code == 0
+    assert "Chosen by held-out training samples: lr = 0.05." in out
+    assert [line.strip("│ ").split("│")[-1].strip() for line in out.splitlines() if "1e+30" in line] == ["diverged"]
+    code, out, _ = call(capsys, "er", "--field", "lr=1e30,0.05", *few, "--json")
+    document = json.loads(out)
+    assert (code, document["choice"]) == (0, {"lr": 0.05})
+    assert [point["diverged"] for point in document["points"]] == [True, False]
+    code, out, err = call(capsys, "er", "--field", "lr=1e30,2e30", *few)
+    assert (code, out) == (2, "")
+    assert "Every point diverged or was given up, so there is no choice. Search other values." in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--trials", "5"], "A grid tries every combination: use --trials with --search optuna."),
+        (["--search", "grid", "--trials", "20"], "A grid tries every combination: use --trials with --search optuna."),
+        (
+            ["--search", "optuna", "--field", "replay=1:9:3"],
+            "Optuna proposes any value of a range: leave out how many points 'replay' has.",
+        ),
+    ],
+)
+def test_what_says_nothing_to_a_search_is_refused(capsys, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.setattr("evenhand.experiment.engine.run_all", lambda *_, **__: pytest.fail("ran"))
+    code, out, err = call(capsys, "er", "--field", "lr=0.1:0.2", *arguments, "--root", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_help_says_which_ranges_are_whole(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["tune", "--help"])
+    assert "field takes whole numbers" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 # The final test -------------------------------------------------------------------------------------------------------
@@ -222,17 +320,20 @@ def test_the_table_marks_the_choice_and_compares_what_is_comparable(capsys):
         Point({"backbone": "b"}, (0.95, 0.97), given_up=1),
         Point({"backbone": "c"}, (0.45, 0.45)),
         Point({"backbone": "d"}, (0.35, 0.35)),
+        Point({"backbone": "e"}, (0.0, 0.0), diverged=True),
     ]
     show.stdout().print(show.tuning_table([point.fields() for point in points], 2))
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
-    first, given_up, chosen, last = ([cell.strip() for cell in row.strip("│").split("│")] for row in rows)
+    first, given_up, chosen, last, diverged = ([cell.strip() for cell in row.strip("│").split("│")] for row in rows)
     assert first == ["mlp[/x]", "25.0", f"± {100 * metrics.interval([0.2, 0.3]):.1f}", "2", "█" * 4]
     assert given_up == ["b", "-", "-", "2", "given up at stage 1, with 96.0 there"]
     assert chosen == ["c", "45.0", "± 0.0", "2", "█" * 24 + " chosen"]
     assert last[-1] == "█" * 14
+    assert diverged == ["e", "-", "-", "2", "diverged"]
 
 
 def test_a_point_in_words():
     assert spelled({"alpha": 0.3, "lr": 0.1}) == "alpha = 0.3, lr = 0.1"
     assert str(Point({"lr": 0.1}, (0.5, 0.6))) == "lr = 0.1: accuracy 55.0 %"
     assert str(Point({"lr": 0.1}, (0.5,), 2)) == "lr = 0.1: accuracy 50.0 %, given up at stage 2"
+    assert str(Point({"lr": 9}, (0.0,), diverged=True)) == "lr = 9: diverged"

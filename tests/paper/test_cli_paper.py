@@ -150,6 +150,27 @@ def test_steps_are_measured_once_and_then_read(capsys, tmp_path, monkeypatch):
     assert asked == ["er,er_ace,obc,uer"]
 
 
+def test_steps_of_some_methods_are_added_to_those_of_others(capsys, tmp_path, monkeypatch):
+    from evenhand import bench
+
+    asked = []
+
+    def measure(parts, rounds, threads, methods):
+        asked.append(methods)
+        names = dict.fromkeys(["er", *methods.split(",")])
+        return {"rounds": 3, "methods": {name: {"c_d": 1.0, "time": {"median": len(asked)}} for name in names}}
+
+    monkeypatch.setattr(bench, "measure", measure)
+    call(capsys, "table3", "--root", "runs", "--methods", "er")
+    _, out, _ = call(capsys, "table3", "--root", "runs", "--json")
+    assert asked == ["er", "er_ace,obc,uer"]
+    assert {name: row["ours"] for (name, measure), row in rows_of(out)[1].items() if measure == "time"} == {
+        "ER": 2, "ER-ACE": 2, "OBC": 2, "UER": 2,
+    }  # fmt: skip
+    items = {row["item"]: row for row in json.loads(call(capsys, "--root", "runs", "--json")[1])["items"]}
+    assert items["table3"]["hours_left"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -160,6 +181,8 @@ def test_steps_are_measured_once_and_then_read(capsys, tmp_path, monkeypatch):
         (("scale", "--seeds", "0"), "number of --seeds must be a whole number"),
         (("scale", "--records", "nowhere"), "no folder nowhere for --records"),
         (("--page", "page.md"), "Say where they are with --records"),
+        (("table2", "--page", "page.md"), "page of --page is about all items"),
+        (("scale", "--address", "auto"), "--address, --gpus and --shared are of a cluster: use them with --engine ray"),
         (("scale", "--retries", "-1"), "number of --retries must be"),
         (("missing.toml",), "definition missing.toml cannot be read: No such file"),
     ],

@@ -90,6 +90,24 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
     assert {len(group) for group in records.trainings(find("table2").specs)} == {1}
 
 
+def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):
+    for forms in ("own", "both"):
+        pair = [spec_of(name, forms=forms) for name in ("uer_a", "uer(alpha=1)")]
+        write(tmp_path, pair[0], 0.1, 0.3, otherwise={"accuracy": [0.9]})
+        assert [one.accuracy[-1][-1] for one in records.done(pair, [tmp_path])] == [0.3, 0.3]
+
+
+def test_settings_that_the_paper_would_call_alike_are_told_apart():
+    content = {"title": "Own", "methods": ["er", "uer", "uer(alpha=0.3)"], "lr": [0.1, 0.01], "seeds": 2}
+    item = parse(content, "own")
+    names = [row.name for row in render(item, []).sections[0].rows]
+    assert names == [
+        "er lr 0.1", "er lr 0.01", "uer lr 0.1", "uer lr 0.01", "uer(alpha=0.3) lr 0.1", "uer(alpha=0.3) lr 0.01",
+    ]  # fmt: skip
+    single = parse({**content, "lr": 0.1, "methods": ["er", "uer"]}, "own")
+    assert [row.name for row in render(single, []).sections[0].rows] == ["ER", "UER"]
+
+
 def test_rows_of_steps_come_from_what_was_counted_and_timed():
     item = find("table3")
     rendering = render(item, [], {"obc": {"c_d": 7 / 6, "time": 1.58}, "er": {"c_d": 1.0}})

@@ -64,6 +64,30 @@ def test_a_single_seed_has_no_interval_and_the_text_says_so(run, matrix, say):
     assert "no seed in common" in say(captions.verdict, apart)
 
 
+def test_the_lead_says_which_settings_differ(run, matrix, say):
+    er, uer = run("er", matrix(0.5, 0.5)), run("uer", matrix(0.4, 0.4), lr=0.01, neck=True)
+    text = say(captions.lead, [er, uer])
+    assert "uer ends 10.0 points below er" in text
+    assert text.endswith(
+        "Their settings differ, too: lr is 0.1 with er, 0.01 with uer; neck is false with er, true with uer."
+    )
+    assert "settings" not in say(captions.lead, [er, run("uer", matrix(0.4, 0.4))])
+    apart = say(captions.lead, [er, run("uer", matrix(0.4, 0.4), seed=1, lr=0.01)])
+    assert apart.endswith(
+        "so their difference is not paired. Their settings differ, too: lr is 0.1 with er, 0.01 with uer."
+    )
+
+
+def test_the_lead_says_that_others_have_other_settings(run, matrix, say):
+    er, uer = run("er", matrix(0.5, 0.5)), run("uer", matrix(0.4, 0.4))
+    text = say(captions.lead, [er, uer, run("mir", matrix(0.9, 0.9), lr=0.01, batch=5)])
+    assert text.endswith("another seed may say otherwise. Not all methods have the same batch, lr.")
+    text = say(captions.lead, [er, run("uer", matrix(0.4, 0.4), lr=0.01), run("mir", matrix(0.9, 0.9), batch=5)])
+    assert text.endswith("lr is 0.1 with er, 0.01 with uer. Not all methods have the same batch.")
+    labelled = say(captions.lead, [er, run("er", matrix(0.4, 0.4), lr=0.01)])  # er, lr 0.1 and er, lr 0.01
+    assert labelled.endswith("another seed may say otherwise.")
+
+
 def test_stages_are_counted_on_both_sides(run, say):
     er = run("er", [[0.9], [0.6, 0.6], [0.5, 0.5, 0.5]])
     uer = run("uer", [[0.9], [0.5, 0.5], [0.7, 0.7, 0.7]])
@@ -90,6 +114,40 @@ def test_confusion_counts_old_for_new_and_new_for_old(run, matrix, say):
     assert "Earlier classes taken for one of the last stage: 20.0 % with er, 4.0 % with uer." in text
     assert "The last stage taken for an earlier: 0.0 % with er, 0.0 % with uer." in text
     assert "Shown are 1 of 2 methods." in text
+
+
+def without_new(result, count=None):
+    """Take from a run the classes of its last stage, all of them or as many as are said."""
+    last = result.records[-1]
+    kept = len(result.records[-2]["arrival"]) if count is None else len(last["arrival"]) - count
+    last["arrival"] = last["arrival"][:kept]
+    last["probability"] = last["probability"][:kept]
+    last["head"] = {name: values[:kept] for name, values in last["head"].items()}
+    last["confusion"] = [row[:kept] for row in last["confusion"][:kept]]
+    return result
+
+
+def test_a_run_whose_last_stage_brought_no_new_class_is_left_out(run, matrix, say):
+    er = [run("er", matrix(0.5, 0.6), seed=seed, tilt=0.5) for seed in range(2)]
+    uer = [run("uer", matrix(0.5, 0.6), seed=seed, tilt=0.1) for seed in range(2)]
+    whole = [say(captions.head, [er[0], uer[0]]), say(captions.confusion, [er[0], uer[0]], 2)]
+    gone = " Runs whose last stage brought no new class are left out."
+    mixed = [er[0], without_new(er[1]), uer[0], without_new(uer[1])]
+    assert say(captions.head, mixed) == whole[0] + gone
+    assert say(captions.confusion, mixed, 2) == whole[1] + gone
+    without_new(uer[0])
+    text = say(captions.head, mixed)
+    assert "a norm 1.50 times as large with er. Their" in text
+    without_new(er[0])
+    assert say(captions.head, mixed).startswith("No class is newer than another.")
+    assert say(captions.confusion, mixed, 2).startswith("On the diagonal")
+
+
+def test_as_many_classes_are_new_as_each_run_has(run, matrix, say):
+    er = [run("er", matrix(0.5, 0.6)), without_new(run("er", matrix(0.5, 0.6), seed=1), 1)]
+    text = say(captions.head, er)
+    assert text.startswith("The 1 to 2 of 6 classes that came in the last stage")
+    assert text.endswith("an even hand would give 26.7 %.")  # of 2 / 6 and 1 / 5
 
 
 def test_the_largest_loss_is_found(run, say):

@@ -50,6 +50,19 @@ def test_every_stream_and_memory_has_a_section(run, matrix):
     ]
 
 
+@pytest.mark.parametrize(("order", "name"), [("classes", ""), ("blurry", ", blurry")])
+def test_stages_are_in_the_title_where_they_differ(run, matrix, order, name):
+    results = [run("er", matrix(0.4, 0.7, stages), order=order) for stages in (1, 2, 4)]
+    other = run("er", matrix(0.4, 0.7, 3), order="smooth")
+    assert [section.title for section in collect([*results, other])] == [
+        f"fashion-cut, memory 200{name}, 1 stage",
+        f"fashion-cut, memory 200{name}, 2 stages",
+        f"fashion-cut, memory 200{name}, 4 stages",
+        "fashion-cut, memory 200, smooth",
+    ]
+    assert collect(results[1:2])[0].title == f"fashion-cut, memory 200{name}"
+
+
 def test_the_same_method_with_other_settings_is_told_apart(run, matrix):
     runs = [run("uer", matrix(0.4, p), lr=lr) for lr, p in ((0.1, 0.9), (0.03, 0.8))] + [run("er", matrix(0.4, 0.7))]
     (section,) = collect(runs)

@@ -191,6 +191,13 @@ def test_several_sections_have_an_overview(run, matrix, write):
     assert [cell.strip() for cell in rows[0][1:]] == ["60.0", "\u2013"]
 
 
+@pytest.mark.usefixtures("no_figures")
+def test_no_two_sections_have_the_same_heading(run, matrix, write):
+    text = write([run("er", matrix(0.5, 0.7, stages), order="blurry") for stages in (2, 4)])
+    headings = re.findall("<h2>(.*?)</h2>", text)
+    assert len(set(headings)) == len(headings) == 4  # with the overview, and what is said about the numbers
+
+
 @pytest.mark.parametrize("count", [1, 5, 18])
 def test_labels_beside_lines_are_apart_and_in_order(count):
     places = figures.spread(sorted((i * 0.37) % 0.3 + 0.7 for i in range(count)), 0.05)

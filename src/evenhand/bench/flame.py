@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from evenhand import files
+from evenhand import errors, files
 from evenhand.bench.contenders import learner, stepper
 from evenhand.method import Method
 
@@ -38,6 +38,8 @@ class Frame:
 
 def draw_step(path: Path, threads: int | None = None, name: str = "uer") -> None:
     """Profile some steps of a method with the paper's views, and draw them."""
+    if threads is not None:
+        errors.whole("The number of 'threads'", threads, 1)
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     made = learner(name, views="concat")
     made.method = _named(made.method)

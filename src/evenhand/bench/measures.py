@@ -28,6 +28,8 @@ def measure(parts: list[str], rounds: int, threads: int | None, methods: str | N
     for part in parts:
         if part not in PARTS:
             raise errors.unknown("part of the benchmark", part, PARTS)
+    if threads is not None:
+        errors.whole("The number of 'threads'", threads, 1)
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     measured = {part: PARTS[part](rounds) for part in parts if part != "methods"}
     if "methods" in parts:

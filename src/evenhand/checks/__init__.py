@@ -36,8 +36,8 @@ def find(name: str) -> Subject:
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise errors.InputError(f"'{name}' cannot be checked: {error}.") from None
+    except Exception as error:  # whatever a module of one's own may raise
+        raise errors.InputError(f"'{name}' cannot be checked: {type(error).__name__}: {error}.") from None
     if not isinstance(made, Method):
         raise errors.wrong(f"'{name}'", "make a Method", type(made).__name__)
     return Subject(name, made)

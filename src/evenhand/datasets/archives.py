@@ -23,6 +23,10 @@ DAMAGE = (
 )
 
 
+class DamagedError(errors.InputError):
+    """Data that are not whole; a known dataset adds what to do about it."""
+
+
 @dataclass(frozen=True)
 class Tree:
     """Files by their names below the root; the one top folder of an archive is its root."""
@@ -39,7 +43,7 @@ class Tree:
     def read(self, name: str) -> bytes:
         """The content of a file."""
         if name not in self.files:
-            raise errors.InputError(f"{self.path} is incomplete: it has no '{name}'. Fetch it anew.")
+            raise DamagedError(f"{self.path} is incomplete: it has no '{name}'.")
         return self.content(name)
 
     def lines(self, name: str) -> list[str]:
@@ -84,7 +88,7 @@ def opened(path: Path) -> Iterator[Tree]:
     except errors.EvenhandError:
         raise
     except DAMAGE as error:
-        raise errors.InputError(f"{path} is damaged or incomplete ({type(error).__name__}). Fetch it anew.") from None
+        raise DamagedError(f"{path} is damaged or incomplete ({type(error).__name__}).") from None
     except OSError as error:
         raise errors.InputError(f"{path} cannot be read: {error.strerror or error}.") from None
 

@@ -111,7 +111,11 @@ def samples(name: str, x: Array) -> Array:
     if not np.isfinite(floats).all():
         raise errors.InputError(f"The samples of {name} must be finite. Some are not.")
     if x.ndim == 4 and (floats.min() < 0 or floats.max() > 1):
-        raise errors.wrong(f"Images of {name} as floats", "be in [0, 1]", f"{floats.min():g} to {floats.max():g}")
+        values = f"{floats.min():g} to {floats.max():g}"
+        if x.dtype.kind == "f":
+            raise errors.wrong(f"Images of {name} as floats", "be in [0, 1]", values)
+        # They are not brought to uint8 here: whether 1 is white or nearly black is known to their owner alone.
+        raise errors.wrong(f"Images of {name} as whole numbers", "be uint8", f"{x.dtype}, {values}")
     return floats
 
 

@@ -52,9 +52,9 @@ class Dataset:
                     f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", strange[0].item()
                 )
             if missing := (counts == 0).nonzero().flatten().tolist():
+                others = f" and {len(missing) - 1} more have" if len(missing) > 1 else " has"
                 raise errors.InputError(
-                    f"Every class of {self.name} must have {split} samples. "
-                    f"'{self.classes[missing[0]]}' has none, nor have {len(missing) - 1} others."
+                    f"Every class of {self.name} must have {split} samples. '{self.classes[missing[0]]}'{others} none."
                 )
 
     def __repr__(self) -> str:

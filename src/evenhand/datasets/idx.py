@@ -56,7 +56,7 @@ def _unpacked(path: Path, content: bytes) -> bytes:
         if not unpacker.eof:
             raise EOFError
     except (zlib.error, EOFError):
-        raise errors.InputError(f"{path} is damaged or incomplete. Fetch it anew.") from None
+        raise archives.DamagedError(f"{path} is damaged or incomplete.") from None
     return plain
 
 

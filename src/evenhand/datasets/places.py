@@ -13,9 +13,14 @@ def cache() -> Path:
 
 
 def folders() -> list[Path]:
-    """All folders that are searched, the first find wins: EVENHAND_DATA (--data-dir), the cache, the system's own."""
-    given = os.environ.get("EVENHAND_DATA", "").split(os.pathsep)
-    return [*(expanded(folder) for folder in given if folder), cache(), SYSTEM]
+    """All folders that are searched, the first find wins: EVENHAND_DATA (--data-dir), the cache, the system's own.
+
+    EVENHAND_DATA is a search path, unless all of it is the name of one folder: --data-dir may have a colon in it.
+    """
+    given = os.environ.get("EVENHAND_DATA", "")
+    one = os.path.isdir(given)  # noqa: PTH112 - Path's raises for a long search path
+    parts = [given] if one else given.split(os.pathsep)
+    return [*(expanded(folder) for folder in parts if folder), cache(), SYSTEM]
 
 
 def home() -> Path:

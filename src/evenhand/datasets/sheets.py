@@ -55,6 +55,8 @@ def _label(dataset: Dataset, number: int) -> str:
 
 
 def _picture(x: Tensor, scale: int) -> Image.Image:
+    """One image: the first three channels in colour, or the first one in grey where there are fewer."""
+    x = x[:3] if len(x) >= 3 else x[:1]
     pixels = (x if x.dtype == torch.uint8 else (x * 255).round().byte()).numpy()
     pixels = np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0)
     image = Image.fromarray(np.ascontiguousarray(pixels))

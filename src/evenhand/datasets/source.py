@@ -71,7 +71,12 @@ class Source:
             assert found is not None
         path, layout = found
         sources = archives.walk(path) if path.is_dir() else [path]
-        return prepared(self.name, path, sources, lambda: layout.read(path), listen, check=self._check)
+        try:
+            return prepared(self.name, path, sources, lambda: layout.read(path), listen, check=self._check)
+        except archives.DamagedError as error:
+            # What is fetched may lie beside it under another name, where this one would still be found first.
+            then = f" Remove {path}, then run evenhand data fetch {self.name}." if self.origins else ""
+            raise errors.InputError(f"{error}{then}") from None
 
     def fetch(self, origin: str | None = None, listen: Listen = lambda *_: None) -> Path:
         """Fetch it into the first data folder; return where it lies."""
@@ -98,7 +103,7 @@ class Source:
         if dataset.shape != self.shape:
             raise errors.wrong(f"Samples of {self.name}", f"have the shape {self.shape}", dataset.shape)
         if self.digest and dataset.digest != self.digest:
-            raise errors.InputError(
+            raise archives.DamagedError(
                 f"The files of {self.name} do not hold its known content: their hash begins with "
-                f"{dataset.digest[:12]}, not {self.digest[:12]}. Fetch them anew."
+                f"{dataset.digest[:12]}, not {self.digest[:12]}."
             )

@@ -20,7 +20,7 @@ def read(path: Path) -> Raw:
         number = {name: row for row, name in enumerate(classes)}
         train = sorted(name for name in tree.names if name.startswith("train/") and name.endswith(".JPEG"))
         if not train:
-            raise errors.InputError(f"{path} is incomplete: it has no images in 'train'. Fetch it anew.")
+            raise archives.DamagedError(f"{path} is incomplete: it has no images in 'train'.")
         labels = [line.split("\t")[:2] for line in tree.lines("val/val_annotations.txt")]
         if strange := [row for row in labels if len(row) != 2 or row[1] not in number]:
             raise errors.InputError(f"{path}/val/val_annotations.txt has a line without a known class: {strange[0]}.")
@@ -28,7 +28,7 @@ def read(path: Path) -> Raw:
             raise errors.InputError(f"{path}/wnids.txt does not name the class of {unknown[0]}.")
         test = [f"val/images/{file}" for file, _ in labels]
         if missing := [name for name in test if name not in tree.files]:
-            raise errors.InputError(f"{path} is incomplete: it has no '{missing[0]}'. Fetch it anew.")
+            raise archives.DamagedError(f"{path} is incomplete: it has no '{missing[0]}'.")
         words = dict(line.split("\t", 1) for line in tree.lines("words.txt") if "\t" in line)
         return Raw(
             Encoded([str(path / name) for name in train], tree.later(train), SIDE),

@@ -49,7 +49,9 @@ def work(roster: Roster, workers: int | None, threads: int) -> None:
             data[kind] = ray.put(_plain(load(spec.data, size=spec.size, skip_bad=spec.skip_bad)))
         root = roster.root.absolute() if roster.how.shared else None
         packed = {} if roster.how.shared else pack(Folder(roster.root, spec))
-        pending[made.remote(__version__, spec, root, packed, threads, roster.how, data[kind], post)] = spec
+        own = roster.threads(spec, threads)
+        task = made.options(num_cpus=own).remote(__version__, spec, root, packed, own, roster.how, data[kind], post)
+        pending[task] = spec
 
     with stop_requests() as stopping:
         while roster or pending:

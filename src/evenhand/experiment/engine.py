@@ -3,7 +3,7 @@
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from evenhand import errors
 from evenhand.datasets import Dataset
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
-from evenhand.experiment.runs import Interrupted, Note, Paused, Progress, Report, run
+from evenhand.experiment.runs import Interrupted, Note, Paused, Progress, Report, finished, run
 from evenhand.experiment.spec import Spec
 
 Cause = Literal["mistake", "diverged", "stopped", "paused", "busy", "fault", "lost"]
@@ -102,10 +102,13 @@ class Share:
 class Roster:
     """What is still to be run, how often it was tried, and what came of it."""
 
-    def __init__(self, specs: Sequence[Spec], root: Path, how: How, listen: Listener) -> None:
+    def __init__(
+        self, specs: Sequence[Spec], root: Path, how: How, listen: Listener, threads: Mapping[str, int] | None = None
+    ) -> None:
         self.root = root
         self.how = how
         self.listen = listen
+        self._threads = threads or {}
         self.outcomes: dict[str, Outcome] = {}
         self._waiting = list(specs)
         self._tries: dict[str, int] = {}
@@ -121,6 +124,10 @@ class Roster:
             if self._not_before.get(spec.key, 0) <= now:
                 return self._waiting.pop(position)
         return None
+
+    def threads(self, spec: Spec, share: int) -> int:
+        """The threads of a run: those with which it was begun, or else its share."""
+        return self._threads.get(spec.key, share)
 
     def settle(self, spec: Spec, outcome: Outcome) -> None:
         """Note what came of a run, or put it back."""
@@ -174,19 +181,19 @@ def run_all(
     errors.choice("The 'engine'", engine, ENGINES)
     how = how or How()
     done: dict[str, Outcome] = {}
-    begun: list[int] = []  # the threads of runs that were stopped
-    for spec in specs:
+    begun: dict[str, int] = {}  # the threads of runs that were stopped
+    for spec in dict.fromkeys(specs):
         with suppress(errors.RunError, KeyError, TypeError):  # what is damaged is named when its run is tried
             folder = Folder(root, spec)
-            if result := folder.result():
+            if result := finished(folder):
                 done[spec.key] = result
-            elif folder.begun:
-                begun.append(folder.status()["environment"]["threads"])
+            elif folder.begun and threads is None:
+                begun[spec.key] = folder.status()["environment"]["threads"]
     missing = [spec for spec in dict.fromkeys(specs) if spec.key not in done]
     listen(Found(len(done), len(done) + len(missing)))
-    if threads is None and begun:
-        threads = max(begun)
-    roster = Roster(missing, root, how, listen)
+    if workers is None and len(set(begun.values())) == 1:
+        threads = max(begun.values())
+    roster = Roster(missing, root, how, listen, begun)
     if missing:
         _start(engine, roster, workers, threads)
     outcomes = {**done, **roster.outcomes}
@@ -209,11 +216,11 @@ def _start(engine: str, roster: Roster, workers: int | None, threads: int | None
 
 
 def _inline(roster: Roster, threads: int) -> None:
-    torch.set_num_threads(threads)
     while roster:
         if (spec := roster.take()) is None:
             time.sleep(0.1)
             continue
+        torch.set_num_threads(roster.threads(spec, threads))
         outcome = attempt(spec, roster.root, roster.how, roster.listen)
         roster.settle(spec, outcome)
         if isinstance(outcome, Failure) and outcome.cause == "stopped":

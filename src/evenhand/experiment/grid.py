@@ -28,7 +28,6 @@ class Grid:
 
     specs: tuple[Spec, ...]
     root: Path | None = None
-    title: str = ""
 
 
 def read(path: Path) -> Grid:
@@ -62,7 +61,7 @@ def parse(content: dict[str, Any]) -> Grid:
         raise errors.wrong("A 'part' of a grid", "be a table [[part]]", parts)
     own = [_singular(part) for part in parts or [{}]]
     specs = [spec for part in own for spec in _product({**_singular(common), **part})]
-    return Grid(tuple(dict.fromkeys(specs)), Path(texts["root"]) if texts["root"] else None, texts["title"])
+    return Grid(tuple(dict.fromkeys(specs)), Path(texts["root"]) if texts["root"] else None)
 
 
 def _singular(fields: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def _singular(fields: dict[str, Any]) -> dict[str, Any]:
         if field not in Spec.model_fields and name != "preset":
             raise errors.unknown("field of a grid", name, [*Spec.model_fields, *PLURALS, *OTHERS])
         if field in made:
-            raise errors.InputError(f"A grid has either '{name}' or '{field}', not both.")
+            raise errors.InputError(f"A grid has either '{field}s' or '{field}', not both.")
         if name == "seeds" and not isinstance(value, list):
             value = list(range(errors.whole("The number of 'seeds'", value, 1, MOST)))
         if value == []:
@@ -90,6 +89,10 @@ def _product(fields: dict[str, Any]) -> list[Spec]:
         raise errors.wrong("The 'preset' of a grid", f"be one of {', '.join(PRESETS)}", preset)
     names = sorted(fields, key=lambda name: (name == "seed", list(fields).index(name)))
     axes = [fields[name] if isinstance(fields[name], list) else [fields[name]] for name in names]
+    for name, axis in zip(names, axes, strict=True):
+        for value in axis:
+            if not isinstance(value, str | int | float):
+                raise errors.wrong(f"A value of '{name}' in a grid", "be a text, a number or a boolean", value)
     if (count := math.prod(map(len, axes))) > MOST:
         raise errors.wrong("A grid", f"have at most {MOST} runs", count)
     return [Spec.make(preset, **dict(zip(names, values, strict=True))) for values in itertools.product(*axes)]

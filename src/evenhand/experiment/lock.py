@@ -33,8 +33,11 @@ class Lock:
         self._done = threading.Event()
 
     def still(self) -> bool:
-        """Whether the file still says that it is ours."""
-        return _read(self.path).get("token") == self.owner["token"]
+        """Whether the file still says that it is ours, or cannot be read at the moment."""
+        try:
+            return _read(self.path).get("token") == self.owner["token"]
+        except OSError:
+            return True
 
     def take(self) -> bool:
         """Create the file; False if it is there already."""
@@ -95,7 +98,10 @@ def holder(path: Path) -> str | None:
         return None
     if _now(path) - beat > PATIENCE:
         return None
-    owner, here = _read(path), _here()
+    try:
+        owner, here = _read(path), _here()
+    except OSError:
+        return "a process that cannot be asked at the moment"
     if all(owner.get(name) == here[name] for name in ("machine", "boot", "space")):
         alive = _began(owner.get("process")) == owner.get("began", "never")
         return f"process {owner['process']}" if alive else None
@@ -130,7 +136,7 @@ def _read(path: Path) -> dict[str, Any]:
     """What the file says; {} for one that is gone, or not yet whole."""
     try:
         owner = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return {}
     return owner if isinstance(owner, dict) else {}
 

@@ -21,16 +21,21 @@ class Worker:
 
     def __init__(self, threads: int, closing: Any) -> None:
         self.connection, theirs = CONTEXT.Pipe()
-        self.process = CONTEXT.Process(target=serve, args=(theirs, threads, closing), daemon=True)
-        self.process.start()
+        self.process = CONTEXT.Process(target=serve, args=(theirs, closing), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until it can ignore a Ctrl-C itself
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
+        self.threads = threads
         self.spec: Spec | None = None
         self.ready = False
 
     def begin(self, spec: Spec, roster: Roster) -> bool:
         """Hand it a run; False if it is no longer there."""
         try:
-            self.connection.send((spec, roster.root, roster.how))
+            self.connection.send((spec, roster.root, roster.how, roster.threads(spec, self.threads)))
         except OSError:
             return False
         self.spec = spec
@@ -62,9 +67,10 @@ class Worker:
 def work(roster: Roster, count: int, threads: int) -> None:
     """Run what is on the roster in so many processes."""
     closing = CONTEXT.Event()
-    workers = [Worker(threads, closing) for _ in range(min(count, len(roster)))]
+    workers: list[Worker] = []
     try:
         with stop_requests() as stopping:
+            workers += [Worker(threads, closing) for _ in range(min(count, len(roster)))]
             while roster or any(worker.spec for worker in workers):
                 for place, worker in enumerate(workers):
                     if worker.spec is None and (spec := roster.take()) and not worker.begin(spec, roster):
@@ -97,10 +103,10 @@ def _heed(worker: Worker, roster: Roster) -> bool:
     return not (isinstance(said, Failure) and said.cause == "lost")
 
 
-def serve(connection: "Connection[Any, Any]", threads: int, closing: Any) -> None:
+def serve(connection: "Connection[Any, Any]", closing: Any) -> None:
     """Make runs until nobody asks for more. A Ctrl-C comes through the parent, so that it is not heard twice."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     connection.send(None)
     orphaned = False
 
@@ -113,7 +119,8 @@ def serve(connection: "Connection[Any, Any]", threads: int, closing: Any) -> Non
 
     while not orphaned:
         try:
-            spec, root, how = connection.recv()
+            spec, root, how, threads = connection.recv()
+            torch.set_num_threads(threads)
             outcome = (
                 Failure(spec, "stopped", "Not begun.")
                 if closing.is_set()

@@ -35,8 +35,10 @@ class Result:
         """The matrix of a_ij."""
         return [record["accuracy"] for record in self.records]
 
-    def otherwise(self, spec: Spec) -> "Result":
-        """The result of a run that trains as this one did and is tested with the other form of the logits."""
+    def tested(self, spec: Spec) -> "Result":
+        """The result of a run that trains as this one did and may be tested with the other form of the logits."""
+        if spec.resolved.scoring.test == self.spec.resolved.scoring.test:
+            return replace(self, spec=spec)
         records = [{**record, **record["otherwise"]} for record in self.records]
         return replace(self, spec=spec, records=[{k: v for k, v in one.items() if k != "otherwise"} for one in records])
 
@@ -78,6 +80,7 @@ def summarise(group: list[Result]) -> dict[str, Any]:
         "method": spec.method,
         "data": spec.data,
         "memory": spec.memory,
+        "setting": spec.model_dump(exclude={"seed"}),
         "seeds": [run["seed"] for run in runs],
         "final_accuracy": mean("final_accuracy"),
         "interval": metrics.interval([run["final_accuracy"] for run in runs]),

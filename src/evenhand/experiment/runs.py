@@ -137,7 +137,7 @@ def run(
     """
     folder = Folder(Path(root), spec)
     with folder.locked(wait):
-        if result := folder.result():
+        if result := finished(folder, dataset):
             return result
         if until is not None and len(folder.records()) >= until:
             raise Paused(f"Stage {until} has ended; the state is saved.")
@@ -161,6 +161,21 @@ def run(
         result = folder.result()
         assert result is not None
         return result
+
+
+def finished(folder: Folder, dataset: Dataset | None = None) -> Result | None:
+    """The result of a run that is done; an error if it was made with images of your own that have changed since."""
+    result, spec = folder.result(), folder.spec
+    if result is None or ":" not in spec.data:
+        return result
+    with suppress(errors.InputError):  # images that are gone contradict nothing
+        dataset = dataset or load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
+        if dataset.digest[:12] != result.environment.get("data"):
+            raise errors.RunError(
+                f"The run {folder.path.name} was made with other images: {spec.data} has changed since. "
+                "Remove its folder to run it anew, or use another root."
+            )
+    return result
 
 
 class _Run:

@@ -10,20 +10,20 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from evenhand import backbones, datasets, errors, names, registry, streams
+from evenhand import backbones, datasets, errors, registry, streams
 from evenhand.learner import default_views
 from evenhand.method import Method
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "plain": {},
+    "plain": {"augment": "none", "views": "none", "passes": "joint"},
     # The protocol of the paper; what it leaves open is settled in docs/protocol.md.
-    "paper": {"memory": 1000, "stages": 10, "augment": "scr", "views": "concat", "passes": "joint"},
+    "paper": {"augment": "scr", "views": "concat", "passes": "joint"},
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
     "fashion-cut": {"memory": 200, "stages": 5},
-    "cifar10": {**PRESETS["paper"], "stages": 5},
-    "cifar100": PRESETS["paper"],
-    "miniimagenet": PRESETS["paper"],
+    "cifar10": {**PRESETS["paper"], "memory": 1000, "stages": 5},
+    "cifar100": {**PRESETS["paper"], "memory": 1000, "stages": 10},
+    "miniimagenet": {**PRESETS["paper"], "memory": 1000, "stages": 10},
 }
 
 
@@ -73,10 +73,7 @@ class Spec(BaseModel):
     @field_validator("backbone")
     @classmethod
     def _backbone(cls, name: str) -> str:
-        terms = names.parse(name)
-        if len(terms) != 1 or terms[0][0] not in backbones.BACKBONES:
-            raise errors.unknown("backbone", name, backbones.BACKBONES)
-        return name
+        return backbones.canonical(name)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Spec":

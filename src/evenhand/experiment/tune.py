@@ -2,10 +2,9 @@
 
 A search asks for points, an engine runs them, and the records are the memory: the same search asked again reads what it
 has run and goes on from there. A grid tries every combination. Optuna proposes points, and one that is worse at the end
-of a stage than half of those before it were there goes no further.
+of a stage than half of those before it were there goes no further. A point that diverged is never chosen.
 """
 
-import inspect
 import itertools
 import shlex
 import statistics
@@ -14,27 +13,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand import errors, metrics, names, registry
-from evenhand.experiment.axis import Axis
-from evenhand.experiment.engine import Outcome
+from evenhand import errors, metrics, registry
+from evenhand.experiment.axis import FIXED, Axis, takes_whole, with_value
+from evenhand.experiment.engine import Failure, Outcome
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
 ENOUGH = 5  # points that must have come to the end before one is given up
-FIXED = ("method", "seed", "tested", "data", "size", "skip_bad", "stages", "order", "imbalance")
 Engine = Callable[[list[Spec], int | None], Sequence[Outcome]]
 """Runs specs to the end of a stage, or of the stream, and returns what came of each."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was tried: values, and the accuracy that they reached with each seed; 0 where it diverged."""
+    """What was tried: values, and the accuracy that they reached with each seed; 0 if they diverged."""
 
     values: dict[str, Any]
     accuracies: tuple[float, ...]
     given_up: int | None = None
     """The stage at whose end it was given up."""
+    diverged: bool = False
+    """Whether a run of it diverged, be it with one seed of many."""
 
     @property
     def accuracy(self) -> float:
@@ -42,14 +42,21 @@ class Point:
         return metrics.mean(list(self.accuracies))
 
     def __str__(self) -> str:
+        if self.diverged:
+            return f"{spelled(self.values)}: diverged"
         given_up = f", given up at stage {self.given_up}" if self.given_up else ""
         return f"{spelled(self.values)}: accuracy {100 * self.accuracy:.1f} %{given_up}"
 
     def fields(self) -> dict[str, Any]:
-        """The point as JSON."""
-        interval = metrics.interval(list(self.accuracies))
-        told = {"accuracy": self.accuracy, "interval": interval, "seeds": len(self.accuracies)}
-        return {"values": self.values, **told, "given_up": self.given_up}
+        """The point as JSON; one that diverged has no accuracy."""
+        return {
+            "values": self.values,
+            "accuracy": None if self.diverged else self.accuracy,
+            "interval": None if self.diverged else metrics.interval(list(self.accuracies)),
+            "seeds": len(self.accuracies),
+            "given_up": self.given_up,
+            "diverged": self.diverged,
+        }
 
 
 class Tuning:
@@ -60,7 +67,8 @@ class Tuning:
     method
         The method with the parameters that are not searched for.
     axes
-        The fields: parameters of the method, as alpha or uer.alpha, or of a run, as lr.
+        The fields: parameters of the method, as alpha or uer.alpha, or of a run, as lr. Ranges of those that take
+        whole numbers are made whole.
     fields
         Everything else about the runs.
     seeds
@@ -71,7 +79,6 @@ class Tuning:
         self, method: str, axes: Sequence[Axis], fields: dict[str, Any], *, preset: str | None = None, seeds: int = 1
     ) -> None:
         self.method = method
-        self.axes = tuple(axes)
         self.fields = fields
         self.preset = preset
         self.seeds = errors.whole("The number of --seeds", seeds, 1)
@@ -80,8 +87,9 @@ class Tuning:
         if len({axis.name for axis in axes}) < len(axes):
             raise errors.InputError("Each --field can be searched once.")
         registry.resolve(method)
-        first = {axis.name: axis.values[0] for axis in axes}
-        for axis in axes:
+        self.axes = tuple(axis.as_whole() if takes_whole(method, axis.name) else axis for axis in axes)
+        first = {axis.name: axis.values[0] for axis in self.axes}
+        for axis in self.axes:
             for value in axis.values:  # so that a mistake is named before anything runs
                 self.specs({**first, axis.name: value})
 
@@ -94,7 +102,7 @@ class Tuning:
                     raise errors.InputError(f"'{name}' says what is measured, and cannot be chosen by it.")
                 fields[name] = value
             else:
-                method = _with(method, name, value)
+                method = with_value(method, name, value)
         given = {**fields, "method": method, "tested": tested}
         return [Spec.make(self.preset, **given, seed=seed) for seed in range(self.seeds)]
 
@@ -120,7 +128,9 @@ class Tuning:
         outcomes = iter(engine([spec for values in points for spec in self.specs(values)], None))
         for values in points:
             results = [_sound(next(outcomes), values) for _ in range(self.seeds)]
-            yield Point(values, tuple(metrics.average(result.accuracy) if result else 0.0 for result in results))
+            diverged = None in results
+            reached = [0.0 if diverged else metrics.average(result.accuracy) for result in results]
+            yield Point(values, tuple(reached), diverged=diverged)
 
     def optuna(self, engine: Engine, root: Path, trials: int, at_once: int = 1) -> Iterator[Point]:
         """Let Optuna propose points, so many at once, and give up the worse ones at stage ends."""
@@ -132,11 +142,12 @@ class Tuning:
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
         left = errors.whole("The number of --trials", trials, 1)
         curves: list[list[float]] = []
+        diverged: set[Spec] = set()
         while left:
             asked = [study.ask() for _ in range(min(at_once, left))]
             left -= len(asked)
             points = [{axis.name: axis.suggested(trial) for axis in self.axes} for trial in asked]
-            tried = self._race(engine, root, asked, points, curves)
+            tried = self._race(engine, root, asked, points, curves, diverged)
             for trial, point in zip(asked, tried, strict=True):
                 if point.given_up:
                     study.tell(trial, state=optuna.trial.TrialState.PRUNED)  # it knows what was reported last
@@ -145,9 +156,18 @@ class Tuning:
                 yield point
 
     def _race(
-        self, engine: Engine, root: Path, trials: list[Any], points: list[dict[str, Any]], curves: list[list[float]]
+        self,
+        engine: Engine,
+        root: Path,
+        trials: list[Any],
+        points: list[dict[str, Any]],
+        curves: list[list[float]],
+        diverged: set[Spec],
     ) -> list[Point]:
-        """Run points stage by stage; hopeless ones go no further. The curves of those that come to the end are kept.
+        """Run points stage by stage; hopeless ones and those that diverge go no further.
+
+        The curves of those that come to the end are kept, and the runs that diverged. Until there are enough curves to
+        give up a point, runs go straight to the end.
 
         Optuna's own pruners compare the best that a trial ever was, which here is always its first, easiest stage.
         """
@@ -155,22 +175,30 @@ class Tuning:
         owners = {spec: values for specs, values in zip(runs, points, strict=True) for spec in specs}
         courses: list[list[float]] = [[] for _ in points]
         ended: dict[int, Point] = {}
-        for stage in range(1, runs[0][0].stages + 1):
-            racing = [number for number in range(len(points)) if number not in ended]
-            specs = dict.fromkeys(spec for number in racing for spec in runs[number])
-            missing = [spec for spec in specs if not _reached(Folder(root, spec), stage)]
-            for outcome in engine(missing, stage) if missing else ():
+        last = runs[0][0].stages
+
+        def goes_on(number: int) -> bool:
+            return number not in ended and diverged.isdisjoint(runs[number])
+
+        for stage in range(1, last + 1):
+            until = stage if len(curves) >= ENOUGH else last
+            specs = dict.fromkeys(spec for number in filter(goes_on, range(len(points))) for spec in runs[number])
+            missing = [spec for spec in specs if not _reached(Folder(root, spec), until)]
+            for outcome in engine(missing, until) if missing else ():
                 _sound(outcome, owners[outcome.spec])
-            for number in racing:
+                if isinstance(outcome, Failure) and outcome.cause == "diverged":
+                    diverged.add(outcome.spec)
+            for number in filter(goes_on, range(len(points))):
                 point = Point(points[number], tuple(_accuracy(Folder(root, spec), stage) for spec in runs[number]))
                 courses[number].append(point.accuracy)
                 trials[number].report(point.accuracy, stage)
-                if stage == runs[0][0].stages:
+                if stage == last:
                     ended[number] = point
                 elif len(curves) >= ENOUGH and point.accuracy < statistics.median(c[stage - 1] for c in curves):
                     ended[number] = replace(point, given_up=stage)
-        curves += [curve for number, curve in enumerate(courses) if not ended[number].given_up]
-        return [ended[number] for number in range(len(points))]
+        curves += [curve for curve in courses if len(curve) == last]
+        lost = [Point(values, (0.0,) * self.seeds, diverged=True) for values in points]
+        return [ended.get(number, lost[number]) for number in range(len(points))]
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
@@ -178,10 +206,10 @@ class Stopped(Exception):  # noqa: N818 - a request, not an error
 
 
 def best(points: Sequence[Point]) -> Point:
-    """The point with the highest accuracy, the first of several; one that was given up has no say."""
-    ended = [point for point in points if not point.given_up]
+    """The point with the highest accuracy, the first of several; one that diverged or was given up has no say."""
+    ended = [point for point in points if not point.diverged and not point.given_up]
     if not ended:
-        raise errors.RunError("Every point was given up, so there is no choice. Allow more --trials.")
+        raise errors.RunError("Every point diverged or was given up, so there is no choice. Search other values.")
     return max(ended, key=lambda point: point.accuracy)
 
 
@@ -213,29 +241,5 @@ def _reached(folder: Folder, stage: int) -> bool:
 
 
 def _accuracy(folder: Folder, stage: int) -> float:
-    """The accuracy at the end of a stage; none in a run that diverged before it."""
-    records = folder.records()
-    return metrics.mean(records[stage - 1]["accuracy"]) if len(records) >= stage else 0.0
-
-
-def _with(method: str, name: str, value: Any) -> str:
-    """The method with one of its parameters set; `uer.alpha` where several have it."""
-    of, _, parameter = name.rpartition(".")
-    terms = registry.terms(method)
-    takers = [
-        place
-        for place, (recipe, _) in enumerate(terms)
-        if of in ("", recipe.name) and parameter in inspect.signature(recipe.build).parameters
-    ]
-    if len(takers) != 1:
-        known = [f"{recipe.name}.{own}" for recipe, _ in terms for own in inspect.signature(recipe.build).parameters]
-        known += [own.rpartition(".")[2] for own in known]
-        if takers:
-            say = f"{terms[takers[0]][0].name}.{parameter}"
-            raise errors.InputError(f"Several parts of {method} have a '{parameter}'. Say which, e.g. {say}.")
-        raise errors.unknown("field to choose", name, [*known, *(own for own in Spec.model_fields if own not in FIXED)])
-    spelled = [{**given, **({parameter: value} if place in takers else {})} for place, (_, given) in enumerate(terms)]
-    return "+".join(
-        names.spell(recipe.name, given, dict.fromkeys(given, ...))
-        for (recipe, _), given in zip(terms, spelled, strict=True)
-    )
+    """The accuracy at the end of a stage."""
+    return metrics.mean(folder.records()[stage - 1]["accuracy"])

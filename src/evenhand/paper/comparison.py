@@ -10,6 +10,7 @@ from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.paper import naming
 from evenhand.paper.definitions import Item, memoryless
+from evenhand.paper.expected import Expected
 from evenhand.paper.measures import MEASURES, Measure
 from evenhand.report.group import Estimate
 
@@ -118,9 +119,11 @@ def compare(item: Item, results: Sequence[Result], steps: Mapping[str, Mapping[s
     for result in sorted(results, key=lambda result: result.spec.seed):
         groups.setdefault(result.spec.setting, []).append(result)
     sections: dict[tuple[str, int | None, str], list[Row]] = {}
+    names = item.names()
     for spec in item.settings():
         for measure in item.measures:
-            row = _row(item, spec, measure, groups.get(spec.setting, []), steps.get(spec.method, {}))
+            own = groups.get(spec.setting, []), steps.get(spec.method, {})
+            row = _row(names[spec.setting], item.published(spec), spec, measure, *own)
             sections.setdefault((row.data, row.memory, measure), []).append(row)
     several = len(item.measures) > 1
     return [
@@ -129,15 +132,21 @@ def compare(item: Item, results: Sequence[Result], steps: Mapping[str, Mapping[s
     ]
 
 
-def _row(item: Item, spec: Spec, measure: str, group: Sequence[Result], steps: Mapping[str, float]) -> Row:
-    published = item.published(spec)
+def _row(
+    name: str,
+    published: Expected | None,
+    spec: Spec,
+    measure: str,
+    group: Sequence[Result],
+    steps: Mapping[str, float],
+) -> Row:
     kind = MEASURES[measure]
     if kind.value is None:
         values = [steps[measure]] if measure in steps else []
     else:
         values = [value for run in group if (value := kind.value(run)) is not None]
     return Row(
-        name=published.name if published else naming.method(spec.method),
+        name=name,
         method=spec.method,
         order=spec.order,
         data=spec.data,

@@ -9,6 +9,7 @@ from evenhand import metrics
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper import naming
 from evenhand.paper.definitions import Item
+from evenhand.paper.measures import percent
 from evenhand.report.group import Estimate, Group, StageMetric, arrived
 
 PLAIN, IMPROVED = "plain", "+ UER"
@@ -72,7 +73,8 @@ def panels(item: Item, results: Sequence[Result]) -> list[Panel]:
     if kind is None:
         return []
     order = {spec.setting: place for place, spec in enumerate(item.settings())}
-    groups = [Group(naming.method(runs[0].spec.method), tuple(runs)) for runs in by_setting(list(results))]
+    names = item.names()
+    groups = [Group(names[runs[0].spec.setting], tuple(runs)) for runs in by_setting(list(results))]
     groups.sort(key=lambda group: order[group.runs[0].spec.setting])
     places: dict[tuple[str, int, int], list[Group]] = {}
     for group in groups:
@@ -86,12 +88,8 @@ def _stages(place: str, groups: Sequence[Group]) -> list[Panel]:
 
 
 def _balance(place: str, groups: Sequence[Group]) -> list[Panel]:
-    def middle(a: metrics.Matrix, i: int = -1) -> float | None:
-        old = metrics.previous(a, i)
-        return None if old is None else (old + metrics.current(a, i)) / 2
-
     return [
-        _by_stage(f"{place}: mean of both", groups, middle),
+        _by_stage(f"{place}: mean of both", groups, metrics.balance),
         _by_stage(f"{place}: previous classes", groups, metrics.previous),
         _by_stage(f"{place}: current classes", groups, metrics.current),
     ]
@@ -117,7 +115,7 @@ def _scale(place: str, groups: Sequence[Group]) -> list[Panel]:
         "current": metrics.current,
     }
     curves = [
-        Curve(name, tuple(_percent(group.estimate(metric)) for _, group in by_alpha)) for name, metric in kinds.items()
+        Curve(name, tuple(percent(group.estimate(metric)) for _, group in by_alpha)) for name, metric in kinds.items()
     ]
     return [Panel(place, "alpha", "accuracy in %", tuple(sorted(alphas)), tuple(curves))]
 
@@ -143,12 +141,8 @@ def _by_class(group: Group, quantity: str, count: int) -> tuple[Estimate | None,
 
 def _by_stage(title: str, groups: Sequence[Group], metric: StageMetric) -> Panel:
     stages = range(1, len(groups[0].runs[0].records) + 1)
-    curves = tuple(Curve(group.label, tuple(map(_percent, group.by_stage(metric)))) for group in groups)
+    curves = tuple(Curve(group.label, tuple(map(percent, group.by_stage(metric)))) for group in groups)
     return Panel(title, "stage", "accuracy in %", tuple(map(float, stages)), curves)
-
-
-def _percent(estimate: Estimate | None) -> Estimate | None:
-    return None if estimate is None else Estimate(tuple(100 * value for value in estimate.values))
 
 
 FIGURES: dict[str, Callable[[str, Sequence[Group]], list[Panel]]] = {

@@ -7,6 +7,7 @@ A definition is a grid file with a header and the published numbers:
 (2, 'ER', ('accuracy',))
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -15,8 +16,8 @@ from typing import Any
 
 from evenhand import errors, registry
 from evenhand.experiment import grid
-from evenhand.experiment.spec import Spec
-from evenhand.paper import records
+from evenhand.experiment.spec import Spec, titles
+from evenhand.paper import naming, records
 from evenhand.paper.expected import Expected, expand
 from evenhand.paper.times import Times
 
@@ -62,6 +63,16 @@ class Item:
     def settings(self) -> list[Spec]:
         """One spec for all seeds of a setting, in the definition's order."""
         return list({spec.setting: spec for spec in reversed(self.specs)}.values())[::-1]
+
+    def names(self) -> dict[str, str]:
+        """What each setting is called: as in the paper, or by all it differs in where two would be called alike."""
+        settings = self.settings()
+        called = [one.name if (one := self.published(spec)) else naming.method(spec.method) for spec in settings]
+        often = Counter((spec.data, spec.memory, name) for spec, name in zip(settings, called, strict=True))
+        return {
+            spec.setting: name if often[spec.data, spec.memory, name] == 1 else title
+            for spec, name, title in zip(settings, called, titles(settings, seeds=False), strict=True)
+        }
 
     def hours(self) -> float | None:
         """How long all of it takes on the stated hardware."""

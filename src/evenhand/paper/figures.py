@@ -103,12 +103,13 @@ def _comparison(sections: Sequence[Section]) -> Figure:
     for one, title, section in zip(axes, titles, sections, strict=True):
         _rows(one, section)
         one.set_title(title, fontsize=FONT, color=INK, loc="left")
-    handles = [
-        Line2D([], [], color=MUTED, marker="o", markerfacecolor=PAPER, linewidth=1.8),
-        Line2D([], [], color=PALETTE[0], marker="o", linewidth=1.8),
-        Line2D([], [], color=PALETTE[0], marker="|", linewidth=0, markersize=9),
-    ]
-    return _with_legend(made, handles, ["paper", "ours", "each seed"], len(sections))
+    handles = {
+        "paper": Line2D([], [], color=MUTED, marker="o", markerfacecolor=PAPER, linewidth=1.8),
+        "ours": Line2D([], [], color=PALETTE[0], marker="o", linewidth=1.8),
+    }
+    if any(row.ours and len(row.ours.values) > 1 for section in sections for row in section.rows):
+        handles["each seed"] = Line2D([], [], color=PALETTE[0], marker="|", linewidth=0, markersize=9)
+    return _with_legend(made, list(handles.values()), list(handles), len(sections))
 
 
 def _rows(axes: Axes, section: Section) -> None:

@@ -10,7 +10,7 @@ from evenhand.paper.comparison import Row
 
 TEXTS = ("method", "data", "order", "tried", "rules_out")
 NEEDED = ("method", "data", "tried", "number", "rules_out")
-KEYS = (*TEXTS, "memory", "number")
+KEYS = (*TEXTS, "memory", "number", "explains")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Finding:
         The command.
     number
         What it gave, in the units of the row.
+    explains
+        Whether it shows what causes the difference.
     """
 
     method: str
@@ -34,6 +36,7 @@ class Finding:
     rules_out: str
     memory: int | None = None
     order: str = "classes"
+    explains: bool = False
 
     def about(self, row: Row) -> bool:
         """Whether it is about this row."""
@@ -68,6 +71,7 @@ def _finding(entry: dict[str, Any]) -> Finding:
         if key in entry and not isinstance(entry[key], str):
             raise errors.wrong(f"The '{key}' of a finding", "be a text", entry[key])
     errors.number("The 'number' of a finding", entry["number"])
+    errors.truth("The 'explains' of a finding", entry.get("explains", False))
     if "memory" in entry:
         errors.whole("The 'memory' of a finding", entry["memory"], 0)
     return Finding(**{**entry, "method": registry.canonical(entry["method"])})

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand import metrics
 from evenhand.experiment.result import Result
-from evenhand.report.group import arrived, column
+from evenhand.report.group import Estimate, arrived, column
 
 Value = Callable[[Result], float | None]
 
@@ -43,6 +43,11 @@ class Measure:
         return f"{rounded:{'+' if sign else ''}.{self.digits}f}"
 
 
+def percent(estimate: Estimate | None) -> Estimate | None:
+    """A mean of fractions as one of percents."""
+    return None if estimate is None else Estimate(tuple(100 * value for value in estimate.values))
+
+
 def _percent(metric: Callable[[metrics.Matrix], float | None]) -> Value:
     def value(run: Result) -> float | None:
         found = metric(run.accuracy)
@@ -56,7 +61,8 @@ def _head(quantity: str, current: bool, taken: Callable[[list[float]], float] = 
 
     def value(run: Result) -> float | None:
         values, old = column(run, quantity), arrived(run)
-        return taken(values[old:] if current else values[:old]) if old else None
+        wanted = values[old:] if current else values[:old]
+        return taken(wanted) if old and wanted else None
 
     return value
 

@@ -28,10 +28,10 @@ def missing(specs: Iterable[Spec], folders: Sequence[Path]) -> list[Spec]:
 
 
 def _answers(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
-    """The results of specs that train alike: of each its own, or else that of another, tested otherwise."""
+    """The results of specs that train alike: of each its own, or else that of another, tested in the same form."""
     own = {spec: result for spec in group if (result := next(_results(spec, folders), None))}
     made = next(iter(own.values()), None)
-    return [own.get(spec) or made.otherwise(spec) for spec in group] if made else []
+    return [own.get(spec) or made.tested(spec) for spec in group] if made else []
 
 
 def _results(spec: Spec, folders: Sequence[Path]) -> Iterator[Result]:

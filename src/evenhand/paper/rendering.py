@@ -88,7 +88,7 @@ class Rendering:
 
     def write(self, folder: Path) -> tuple[list[Path], str]:
         """Write every format that can be written, and say what could not be."""
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make(folder)
         contents = {
             "md": self.markdown().encode(),
             "tex": self.latex().encode(),

@@ -7,29 +7,23 @@ from evenhand import metrics
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper import naming
 from evenhand.paper.definitions import memoryless
-from evenhand.paper.measures import MEASURES
+from evenhand.paper.measures import MEASURES, percent
 from evenhand.paper.sheets import Sheet, with_interval
 from evenhand.report.group import Estimate, Group, Metric, difference
 
 CHAMPION = "uer"
 
 
-def balance(a: metrics.Matrix) -> float | None:
-    """The mean of the accuracies on previous and on current classes, which the paper's figure shows."""
-    old = metrics.previous(a)
-    return None if old is None else (old + metrics.current(a)) / 2
-
-
 COMPARED: dict[str, tuple[Metric, int]] = {  # with the side on which more lies
     "final average accuracy": (metrics.average, 1),
     "previous classes": (metrics.previous, 1),
     "current classes": (metrics.current, 1),
-    "mean of both": (balance, 1),
+    "mean of both": (metrics.balance, 1),
     "forgetting": (metrics.forgetting, -1),
     "anytime accuracy": (metrics.anytime, 1),
     "worst-case accuracy": (metrics.worst_case, 1),
 }
-FURTHER = ("accuracy", "forgetting", "anytime", "worst_case", "seconds")
+FURTHER = ("accuracy", "forgetting", "anytime", "worst_case")
 
 
 @dataclass(frozen=True)
@@ -110,22 +104,21 @@ def streams(results: Sequence[Result]) -> list[Stream]:
         spec = runs[0].spec
         group = Group(naming.method(spec.method) if spec.order == "classes" else spec.order.upper(), tuple(runs))
         found.setdefault((spec.data, None if memoryless(spec) else spec.memory, spec.order), []).append(group)
-    return [Stream(naming.place(data, memory), tuple(groups)) for (data, memory, _), groups in found.items()]
+    return [
+        Stream(naming.place(data, memory) + ("" if order == "classes" else f", order {order}"), tuple(groups))
+        for (data, memory, order), groups in found.items()
+    ]
 
 
 def _verdict(name: str, champion: Group, others: Sequence[Group], metric: Metric, side: int) -> Verdict | None:
-    ours = _percent(champion.estimate(metric))
-    theirs = [(group, estimate) for group in others if (estimate := _percent(group.estimate(metric))) is not None]
+    ours = percent(champion.estimate(metric))
+    theirs = [(group, estimate) for group in others if (estimate := percent(group.estimate(metric))) is not None]
     if ours is None or not theirs:
         return None
     ranked = sorted(theirs, key=lambda pair: -side * pair[1].mean)
     best, estimate = ranked[0]
     ahead = tuple(group.label for group, one in ranked if side * (one.mean - ours.mean) > 0)
-    return Verdict(name, ours, best.label, estimate, ahead, _percent(difference(champion, best, metric)), side)
-
-
-def _percent(estimate: Estimate | None) -> Estimate | None:
-    return None if estimate is None else Estimate(tuple(100 * value for value in estimate.values))
+    return Verdict(name, ours, best.label, estimate, ahead, percent(difference(champion, best, metric)), side)
 
 
 _KIND = MEASURES["accuracy"]

@@ -1,15 +1,16 @@
 """Captions: what a figure shows, in words made from its numbers, whichever side they favour."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
 
 from evenhand import metrics
 from evenhand.experiment.result import Result
-from evenhand.report.collect import Section
+from evenhand.report.collect import Section, shown
 from evenhand.report.figures import BANDED, detailed
-from evenhand.report.group import Estimate, Group, arrived, column, difference, shares
+from evenhand.report.group import Estimate, Group, arrived, column, difference, differs, newest, shares
 from evenhand.report.look import Looks
 
 LEVEL = 0.0005  # a difference that one decimal of a percentage does not show
@@ -44,11 +45,12 @@ def tag(group: Group, looks: Looks) -> Markup:
 
 
 def lead(section: Section, looks: Looks) -> Markup:
-    """Who ends highest, and whether the compared methods differ."""
+    """Who ends highest, whether the compared methods differ, and in which settings they do."""
     best = section.groups[0]
     ends = "ends with a final average accuracy of" if len(section.groups) == 1 else "ends highest, at"
     level = f"{number(best.final.mean)}{plus_minus(best.final)}{SPACE}%"
-    return Markup("{} {} {}. {}").format(tag(best, looks), ends, level, verdict(section, looks))
+    said = Markup("{} {} {}.").format(tag(best, looks), ends, level)
+    return Markup(" ").join(filter(None, (said, verdict(section, looks), unlike(section, looks))))
 
 
 def verdict(section: Section, looks: Looks) -> Markup:
@@ -68,6 +70,20 @@ def verdict(section: Section, looks: Looks) -> Markup:
     settled = "excludes zero" if abs(gap.mean) > gap.half else "includes zero, so these seeds do not settle it"
     text = Markup("Paired over {} seeds, {} ends {} {}; the 95 % interval {}.")
     return text.format(len(gap.values), names[0], relation, names[1], settled)
+
+
+def unlike(section: Section, looks: Looks) -> Markup:
+    """The settings besides the method in which groups differ; of a single method the labels say it already."""
+    if len({group.method for group in section.groups}) == 1:
+        return Markup()
+    reference, challenger = section.focus
+    apart = differs(reference, challenger) if reference.method != challenger.method else []
+    told = [Markup("{} is {}").format(name, _values(section.focus, looks, name)) for name in apart]
+    found = [Markup("Their settings differ, too: {}.").format(Markup("; ").join(told))] if told else []
+    names = dict.fromkeys(name for group in section.groups for name in differs(section.groups[0], group))
+    if rest := [name for name in names if name not in apart]:
+        found.append(Markup("Not all methods have the same {}.").format(", ".join(rest)))
+    return Markup(" ").join(found)
 
 
 def by_stage(section: Section, looks: Looks) -> Markup:
@@ -114,31 +130,35 @@ def previous_current(section: Section, looks: Looks) -> Markup:
 
 def head(section: Section, looks: Looks) -> Markup:
     """Whether the newest classes stand out in norm, bias and probability."""
-    newest, count = _newest(section), section.bounds[-1]
-    if not newest:
-        low = _each(section, looks, lambda run: min(column(run, "probability")), percent)
-        high = _each(section, looks, lambda run: max(column(run, "probability")), percent)
+    groups, count = _renewed(section), section.bounds[-1]
+    if not groups:
+        low = _each(section.focus, looks, lambda run: min(column(run, "probability")), percent)
+        high = _each(section.focus, looks, lambda run: max(column(run, "probability")), percent)
         text = Markup("No class is newer than another. The least likely one draws {}, the likeliest {}; 1/{} is {}.")
         return text.format(low, high, count, percent(1 / count))
-    norms = _each(section, looks, lambda run: _ratio(column(run, "norm"), arrived(run)), _times)
-    biases = _each(section, looks, lambda run: _excess(column(run, "bias"), arrived(run)), _shift)
-    drawn = _each(section, looks, lambda run: sum(column(run, "probability")[arrived(run) :]), percent)
+    runs = [run for group in groups for run in group.runs]
+    new = sorted({newest(run) for run in runs})
+    even = metrics.mean([newest(run) / len(run.records[-1]["arrival"]) for run in runs])
+    norms = _each(groups, looks, lambda run: _ratio(column(run, "norm"), arrived(run)), _times)
+    biases = _each(groups, looks, lambda run: _excess(column(run, "bias"), arrived(run)), _shift)
+    drawn = _each(groups, looks, lambda run: sum(column(run, "probability")[arrived(run) :]), percent)
     text = Markup(
         "The {} of {} classes that came in the last stage have, next to the earlier ones, a norm {}. "
         "Their bias is {}. They draw {} of the predicted probability, where an even hand would give {}."
     )
-    return text.format(newest, count, norms, biases, drawn, percent(newest / count))
+    many = f"{new[0]} to {new[-1]}" if len(new) > 1 else new[0]
+    return text.format(many, count, norms, biases, drawn, percent(even)) + _left_out(section, groups)
 
 
 def confusion(section: Section, looks: Looks, shown: int) -> Markup:
     """How often old classes are taken for new ones, and new ones for old."""
-    if _newest(section):
-        old = _each(section, looks, lambda run: _taken(run, new_for_old=False), percent)
-        new = _each(section, looks, lambda run: _taken(run, new_for_old=True), percent)
+    if groups := _renewed(section):
+        old = _each(groups, looks, lambda run: _taken(run, new_for_old=False), percent)
+        new = _each(groups, looks, lambda run: _taken(run, new_for_old=True), percent)
         text = Markup("Earlier classes taken for one of the last stage: {}. The last stage taken for an earlier: {}.")
-        text = text.format(old, new)
+        text = text.format(old, new) + _left_out(section, groups)
     else:
-        hits = _each(section, looks, lambda run: float(np.diag(shares(run)).mean()), percent)
+        hits = _each(section.focus, looks, lambda run: float(np.diag(shares(run)).mean()), percent)
         text = Markup("On the diagonal, rightly predicted, lie {}.").format(hits)
     count = len(section.groups)
     return text + (f" Shown are {shown} of {count} methods." if shown < count else "")
@@ -175,15 +195,30 @@ def _drawn(section: Section, looks: Looks) -> str:
     return f"{text}. The other {grey} methods are grey." if grey else f"{text}."
 
 
-def _each(section: Section, looks: Looks, value: Callable[[Result], float], write: Callable[[float], str]) -> Markup:
-    """A number for each compared method, the mean over its seeds."""
-    parts = [Markup("{} with {}").format(write(group.each(value).mean), tag(group, looks)) for group in section.focus]
+def _each(
+    groups: Sequence[Group], looks: Looks, value: Callable[[Result], float], write: Callable[[float], str]
+) -> Markup:
+    """A number for each group, the mean over its seeds."""
+    parts = [Markup("{} with {}").format(write(group.each(value).mean), tag(group, looks)) for group in groups]
     return Markup(", ").join(parts)
 
 
-def _newest(section: Section) -> int:
-    """How many classes came in the last stage, if others came before; else 0."""
-    return section.bounds[-1] - section.bounds[-2] if section.stages > 1 else 0
+def _values(groups: Sequence[Group], looks: Looks, name: str) -> Markup:
+    """A setting of each group."""
+    values = [(shown(getattr(group.runs[0].spec, name)), tag(group, looks)) for group in groups]
+    return Markup(", ").join(Markup("{} with {}").format(*pair) for pair in values)
+
+
+def _renewed(section: Section) -> list[Group]:
+    """The compared groups, with those runs alone whose last stage brought new classes after others."""
+    kept = [(group, tuple(run for run in group.runs if newest(run))) for group in section.focus]
+    return [replace(group, runs=runs) for group, runs in kept if runs]
+
+
+def _left_out(section: Section, groups: Sequence[Group]) -> str:
+    """That some of the compared runs are not among these groups, if so."""
+    fewer = sum(len(group.runs) for group in groups) < sum(len(group.runs) for group in section.focus)
+    return " Runs whose last stage brought no new class are left out." if fewer else ""
 
 
 def _taken(run: Result, new_for_old: bool) -> float:

@@ -61,10 +61,13 @@ def collect(results: Sequence[Result]) -> list[Section]:
     for runs in by_setting(sorted(results, key=lambda result: (result.spec.setting, result.spec.seed))):
         streams.setdefault(json.dumps([getattr(runs[0].spec, name) for name in STREAM]), []).append(runs)
     first = [stream[0][0].spec for stream in streams.values()]
-    staged = len({spec.stages for spec in first if spec.order == "classes"}) > 1
+    stages: dict[str, set[int]] = {}
+    for spec in first:
+        stages.setdefault(spec.order, set()).add(spec.stages)
     made = []
     for stream, spec in zip(streams.values(), first, strict=True):
-        more = [spec.order] if spec.order != "classes" else [f"{spec.stages} stages"] if staged else []
+        more = [spec.order] if spec.order != "classes" else []
+        more += [f"{spec.stages} stage{'' if spec.stages == 1 else 's'}"] if len(stages[spec.order]) > 1 else []
         more += [f"imbalance {spec.imbalance:g}"] if spec.imbalance > 1 else []
         more += ["tested with held-out training samples"] if spec.tested == "validation" else []
         title = ", ".join([spec.data, f"memory {spec.memory}", *more])

@@ -114,6 +114,12 @@ def difference(first: Group, second: Group, metric: Metric) -> Estimate | None:
     return Estimate(tuple(values)) if values else None
 
 
+def differs(first: Group, second: Group) -> list[str]:
+    """The settings besides the method in which two groups differ."""
+    one, two = (group.runs[0].spec.model_dump(exclude={"method", "seed"}) for group in (first, second))
+    return [name for name in one if one[name] != two[name]]
+
+
 def at(metric: StageMetric, i: int) -> Metric:
     """The metric after stage i, counted from 0."""
     return lambda a: metric(a, i)
@@ -128,6 +134,11 @@ def column(run: Result, quantity: str) -> list[float]:
 def arrived(run: Result) -> int:
     """How many classes had arrived before the last stage."""
     return len(run.records[-2]["arrival"]) if len(run.records) > 1 else 0
+
+
+def newest(run: Result) -> int:
+    """How many classes came in the last stage, if others came before; else 0."""
+    return len(run.records[-1]["arrival"]) - arrived(run) if arrived(run) else 0
 
 
 def shares(run: Result) -> Array:
