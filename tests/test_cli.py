@@ -265,7 +265,7 @@ def test_a_reader_that_has_had_enough_is_no_error():
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stdout == "{\n"
     assert ended.stderr == ""
-    assert ended.returncode in (0, 141)  # what is short may be written before the reader is gone
+    assert ended.returncode in (0, 1)  # what is short may be written before the reader is gone
 
 
 @pytest.mark.parametrize("arguments", [["methods"], ["methods", "--json"], ["--help"]])
@@ -273,4 +273,4 @@ def test_output_into_a_closed_pipe_ends_without_a_word(arguments):
     closed = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from evenhand import cli; "
     program = f"{closed} cli.main({arguments})"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (141, "")
+    assert (ended.returncode, ended.stderr) == (1, "")

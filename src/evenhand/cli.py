@@ -217,6 +217,6 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except BrokenPipeError:  # whoever read our output has had enough, such as head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(1)
     Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(2)
