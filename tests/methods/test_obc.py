@@ -34,6 +34,7 @@ def steps(method, reference):
 def test_both_steps():
     assert steps("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3))
     assert steps("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3))
+    assert steps("obc(separate=True)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,8 @@ def test_both_steps():
         ("obc", lambda layers, b, r: obc.moved(layers, losses.er(layers, b, r), 0.3)),  # no second step
         ("obc", lambda layers, b, r: obc.obc(layers, b, r, [*b, *r], 0.3)),  # the stream in the second step
         ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3)),
+        ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True)),
+        ("obc(separate=True)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
         ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.7)),
         ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
     ],
@@ -50,17 +53,18 @@ def test_a_wrong_equation_is_noticed(method, mutant):
     assert not steps(method, mutant)
 
 
-def pair(learner, images):
+def pair(learner, images, method="obc"):
     """OBC and ER after the same two batches, the second of which replays the whole first."""
-    made = [learner(method, memory=10, replay=10, lr=0.2) for method in ("obc", "er")]
+    made = [learner(name, memory=10, replay=10, lr=0.2) for name in (method, "er")]
     for each in made:
         for x, y in images(2):
             each.observe(x, y)
     return made
 
 
-def test_the_second_step_moves_the_head_alone(learner, images):
-    corrected, plain = pair(learner, images)
+@pytest.mark.parametrize("method", ["obc", "obc(separate=True)"])
+def test_the_second_step_moves_the_head_alone(method, learner, images):
+    corrected, plain = pair(learner, images, method)
     ours, theirs = corrected.network.state_dict(), plain.network.state_dict()
     differing = {name for name in ours if not torch.equal(ours[name], theirs[name])}
     assert differing == {"head.weight", "head.bias"}
@@ -84,8 +88,9 @@ def test_the_second_step_on_features_of_a_trunk(learner, images):
         assert np.allclose(found, value, rtol=0, atol=1e-5)
 
 
-def test_it_is_er_while_the_memory_is_empty(learner, images, same):
-    one, other = learner("obc"), learner("er")
+@pytest.mark.parametrize("method", ["obc", "obc(separate=True)"])
+def test_it_is_er_while_the_memory_is_empty(method, learner, images, same):
+    one, other = learner(method), learner("er")
     for each in (one, other):
         each.observe(*images(1)[0])
     assert same(one, other)

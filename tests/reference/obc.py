@@ -12,13 +12,15 @@ def moved(layers, gradients, lr):
     }
 
 
-def obc(layers, current, replayed, second, lr, alpha=None):
+def obc(layers, current, replayed, second, lr, alpha=None, separate=False):
     """W and b after both steps; the features of the second batch are given, and stay.
 
-    With alpha, cos on B and the mix of both forms on either batch of the memory.
+    With alpha, cos on B and the mix of both forms on either batch of the memory. If separate, the first step moves what
+    lies before the head alone.
     """
     first = er(layers, current, replayed) if alpha is None else uer(layers, current, replayed, alpha)
-    layers = moved(layers, first, lr)
+    if not separate:
+        layers = moved(layers, first, lr)
     return moved(layers, correction(layers, second, alpha), lr)
 
 
