@@ -1,6 +1,7 @@
 """`evenhand paper` from end to end: a small definition of its own, run, rendered and compared."""
 
 import json
+import sys
 
 import pytest
 
@@ -215,3 +216,13 @@ def test_every_way_to_score_is_spelled_by_one_name():
         assert registry.resolve(name) == registry.resolve(spelled)
     with pytest.raises(errors.InputError, match="The 'test' parameter of scored must be one of dot, cos. Got 'sin'"):
         registry.resolve("scored(test='sin')")
+
+
+def test_without_matplotlib_the_page_says_what_to_install(capsys, tmp_path, monkeypatch):
+    (tmp_path / "records").mkdir()
+    monkeypatch.delitem(sys.modules, "evenhand.paper.figures", raising=False)
+    monkeypatch.delattr("evenhand.paper.figures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = call(capsys, "--page", "page.md", "--records", "records")
+    assert (code, out) == (2, "")
+    assert 'pictures of the page need matplotlib, which is not installed. Install it with pip install "evenhand' in err

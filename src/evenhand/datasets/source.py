@@ -87,6 +87,8 @@ class Source:
         try:
             self.origins[origin or next(iter(self.origins))](places.home(), listen)
         except errors.FetchError as error:
+            if found := self.find():
+                raise errors.InputError(f"{self.name} could not be fetched ({error}); {found[0]} stays.") from None
             raise errors.InputError(self._missing(f"it could not be fetched ({error})")) from None
         found = self.find()
         assert found is not None

@@ -11,6 +11,7 @@ from evenhand.paper.findings import Finding
 from evenhand.paper.rendering import Rendering, render
 from evenhand.paper.sheets import Sheet
 from evenhand.paper.verdicts import streams
+from evenhand.report import optional
 
 UNEXPLAINED = "not yet explained"
 HEADER = """# The paper, reproduced
@@ -29,8 +30,8 @@ was run is left out.
 
 def write(path: Path, folder: Path) -> list[Rendering]:
     """Write the page about the records in a folder, and its pictures into a folder of the page's name."""
-    from evenhand.paper import figures  # late: matplotlib is an optional extra
-
+    with optional("The pictures of the page need"):
+        from evenhand.paper import figures
     made = renderings(folder)
     pictures = path.with_suffix("")
     files.make(pictures)

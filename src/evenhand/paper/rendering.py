@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand import files
+from evenhand import errors, files
 from evenhand.experiment.result import Result
 from evenhand.paper import curves, texts
 from evenhand.paper.comparison import Row, Section, compare
 from evenhand.paper.curves import Panel
 from evenhand.paper.definitions import Item
 from evenhand.paper.sheets import Sheet, of_panel, of_section
-from evenhand.report import EXTRA
+from evenhand.report import optional
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,10 @@ class Rendering:
     def _pictures(self) -> tuple[dict[str, bytes], str]:
         """The formats that need matplotlib and jinja2, which are an optional extra."""
         try:
-            from evenhand.paper import figures, html
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in EXTRA:
-                raise
-            return {}, (
-                f"HTML, PNG and SVG need {error.name}, which is not installed. "
-                'Install it with pip install "evenhand[report]".'
-            )
+            with optional("HTML, PNG and SVG need"):
+                from evenhand.paper import figures, html
+        except errors.InputError as error:
+            return {}, str(error)
         made = {"html": html.page(self).encode()}
         return made | {ending: figures.picture(self, ending) for ending in ("png", "svg") if self.drawn}, ""
 

@@ -1,6 +1,7 @@
 """Reports: runs become one self-contained HTML page with tables, figures and captions drawn from the numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from evenhand import errors, files
@@ -8,7 +9,7 @@ from evenhand.experiment.result import Result
 
 EXTRA = ("jinja2", "markupsafe", "matplotlib")
 
-__all__ = ["write"]
+__all__ = ["optional", "write"]
 
 
 def write(results: Sequence[Result], path: Path) -> None:
@@ -23,12 +24,19 @@ def write(results: Sequence[Result], path: Path) -> None:
     """
     if not results:
         raise errors.InputError("There is no finished run to report. Make one with evenhand run.")
+    with optional("A report needs"):
+        from evenhand.report.html import page
+    files.write(path, page(results).encode())
+
+
+@contextmanager
+def optional(who: str) -> Iterator[None]:
+    """Import matplotlib and jinja2, which are an optional extra, or say who needs them."""
     try:
-        from evenhand.report.html import page  # late: matplotlib and jinja2 are an optional extra
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         raise errors.InputError(
-            f'A report needs {error.name}, which is not installed. Install it with pip install "evenhand[report]".'
+            f'{who} {error.name}, which is not installed. Install it with pip install "evenhand[report]".'
         ) from None
-    files.write(path, page(results).encode())
