@@ -34,8 +34,8 @@ class Learner:
     Parameters
     ----------
     network
-        A `Network`, one of our backbones, or any module that ends in a Linear (see `Network.of`). It is put into training
-        mode; parameters that need no gradient stay as they are.
+        A `Network`, one of our backbones, or any module that ends in a Linear (see `Network.of`); it is put into
+        training mode, and parameters that need no gradient stay as they are.
     method
         A name such as "uer" or "uer(alpha=0.3)", or a `Method`.
     memory
