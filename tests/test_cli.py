@@ -125,6 +125,11 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
         ),
         (["bench", "--threads", "-3"], "The number of 'threads' must be a whole number of at least 1. Got -3 instead."),
         (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 3"),
+        *(
+            (["bench", "--flame", "step.svg", *options], "--flame draws one step and measures nothing")
+            for options in (["--json"], ["--rounds", "5"], ["--parts", "steps"], ["--methods", "er"])
+        ),
+        (["bench", "--methods", "er", "--parts", "steps"], "--methods belongs to the part methods, which"),
         (["train"], "train"),
         (["run", "uer", "--order", "blury"], "There is no order called 'blury'. Did you mean blurry"),
         (["run", "uer", "--order", "iid", "--stages", "2"], "The 'stages' of a run must be 1 in the order iid"),

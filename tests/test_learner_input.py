@@ -125,11 +125,12 @@ def test_vectors_that_are_to_be_augmented():
     assert unchanged(learner, before)
 
 
+@pytest.mark.parametrize("made", [("uer", "scr"), ("gmed", "none"), ("gmed+uer", "none")])
 @pytest.mark.parametrize("x", [GOOD - 0.1, GOOD + 1.5])
-def test_images_that_are_to_be_augmented_lie_between_0_and_1(x, learner):
-    made = learner("uer", augment="scr")
+def test_images_that_are_to_be_augmented_or_edited_lie_between_0_and_1(x, made, learner):
+    made = learner(made[0], augment=made[1])
     before = frozen_state(made)
-    with pytest.raises(InputError, match=r"Images to augment must be uint8 or floats in \[0, 1\]\. Got .* instead\."):
+    with pytest.raises(InputError, match=r"to augment or edit must be uint8 or floats in \[0, 1\]\. Got .* instead\."):
         made.observe(x, [0, 1])
     assert unchanged(made, before)
     learner("uer").observe(x, [0, 1])  # without augmentation they may be anything

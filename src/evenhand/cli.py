@@ -163,9 +163,9 @@ def check(name: str, *, json: Flag = False) -> int:
 @app.command
 def bench(
     *,
-    parts: str = "steps,evaluation",
+    parts: str | None = None,
     methods: str | None = None,
-    rounds: int = 30,
+    rounds: int | None = None,
     threads: int | None = None,
     flame: Path | None = None,
     json: Flag = False,
@@ -175,11 +175,12 @@ def bench(
     Parameters
     ----------
     parts
-        What to measure, with commas between: steps, evaluation, scaling, processes, load, methods; or all.
+        What to measure, with commas between: steps, evaluation, scaling, processes, load, methods; or all. The first
+        two by default.
     methods
         Time these methods against ER, with commas between, and count their C_D; "all" for every one.
     rounds
-        Interleaved rounds; their medians are printed.
+        Interleaved rounds (30); their medians are printed.
     threads
         Threads to use; all cores by default.
     flame
@@ -190,11 +191,16 @@ def bench(
     from evenhand import bench as benchmark
 
     if flame is not None:
+        if parts is not None or methods is not None or rounds is not None or json:
+            raise InputError("--flame draws one step and measures nothing: of the other options it takes --threads.")
         benchmark.draw_step(flame, threads)
         print(flame)
         return
+    parts = parts or ("methods" if methods else "steps,evaluation")
     chosen = list(benchmark.PARTS) if parts == "all" else [part.strip() for part in parts.split(",")]
-    measured = benchmark.measure(["methods"] if methods else chosen, rounds, threads, methods)
+    if methods and "methods" not in chosen:
+        raise InputError(f"--methods belongs to the part methods, which --parts {parts} leaves out.")
+    measured = benchmark.measure(chosen, 30 if rounds is None else rounds, threads, methods)
     if json:
         print_json(measured)
     else:

@@ -145,6 +145,10 @@ class Place:
         if self.engine == "inline" and (self.workers or 1) > 1:
             raise errors.wrong("The number of --workers", "be 1 where runs are made inline", self.workers)
 
+    def told(self) -> dict[str, Any]:
+        """The options that were given another value than their default."""
+        return {name: value for name, value in asdict(self).items() if value != getattr(PLACE, name)}
+
     def run(self, specs: "Sequence[Spec]", root: Path, **how: Any) -> "list[Outcome]":
         """Make runs and show how they go; `how` are further fields of `How`."""
         from evenhand.experiment.engine import How, run_all

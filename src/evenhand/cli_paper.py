@@ -75,13 +75,13 @@ def paper(
     if records is not None and not records.is_dir():
         raise InputError(f"There is no folder {records} for --records.")
     kept = records or (RECORDS if RECORDS.is_dir() else None)
-    if page is not None:
-        if item is not None:
-            raise InputError("The page of --page is about all items. Use -o FOLDER for one of them.")
-        return _write_page(page, kept)
+    if page is not None and item is not None:
+        raise InputError("The page of --page is about all items. Use -o FOLDER for one of them.")
     if item is None:
-        _list(root, kept, json)
-        return 0
+        idle = {"seeds": seeds, "datasets": datasets, "memory": memory, "methods": methods, **place.told()}
+        idle |= {"data-dir": data_dir, "anyway": anyway, "no-run": no_run, "output": output}
+        _refuse(idle | ({"root": root, "json": json} if page else {}), "--page" if page else "the list of all items")
+        return _write_page(page, kept) if page else _list(root, kept, json)
     place.check()
     chosen = definitions.narrow(definitions.find(item), seeds, _words(datasets), _sizes(memory), _words(methods))
     root = root or chosen.root
@@ -105,7 +105,14 @@ def paper(
     return 130 if stopped else 1 if problems else 0
 
 
-def _list(root: Path | None, kept: Path | None, json: bool) -> None:
+def _refuse(idle: dict[str, Any], where: str) -> None:
+    """Name an option that was given where it says nothing."""
+    for name, value in idle.items():
+        if value:
+            raise InputError(f"--{name} says nothing to {where}: name an item for it, e.g. evenhand paper table2.")
+
+
+def _list(root: Path | None, kept: Path | None, json: bool) -> int:
     """Print all items: how many of their runs are done, and how long the others would take."""
     from evenhand.paper import costs, items, records, shown
 
@@ -127,6 +134,7 @@ def _list(root: Path | None, kept: Path | None, json: bool) -> None:
         print_json({"schema": 1, "items": rows})
     else:
         shown.listing(rows)
+    return 0
 
 
 def _run(item: "Item", folders: Sequence[Path], place: Place, anyway: bool) -> tuple[list[str], bool]:

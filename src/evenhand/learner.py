@@ -322,9 +322,8 @@ class Learner:
             raise errors.wrong("Every sample", f"be of type {self.kind[0]}, as the first was", _type(samples))
         if self.augment != "none" and samples.ndim != 4:
             raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(samples.shape))
-        if self.augment != "none" and samples.is_floating_point() and (samples.amin() < 0 or samples.amax() > 1):
-            reached = f"{samples.amin():g} to {samples.amax():g}"
-            raise errors.InputError(f"Images to augment must be uint8 or floats in [0, 1]. Got {reached} instead.")
+        if samples.ndim == 4 and (self.augment != "none" or self.method.parts("bounded")):
+            admission.bounded(samples)
         return samples, admission.labels(y, len(samples))
 
     def _fitting(self, samples: Tensor) -> Tensor:

@@ -56,6 +56,8 @@ class Method:
         Further modules to train, by name; found in `learner.network.extra`. One with `grow` grows with the head.
     views, passes
         The views or the passes that it cannot do without, whatever the learner was told.
+    bounded
+        True if images given as floats must lie in [0, 1]; others are then refused.
     classifies
         False for an objective without cross-entropy; its `classifying()` is the same with one, for `+uer`.
     """

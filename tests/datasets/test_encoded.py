@@ -217,7 +217,7 @@ def test_what_is_skipped_is_named(tmp_path):
 
 @pytest.mark.parametrize("size", [None, 8])
 def test_files_that_cannot_be_opened(tmp_path, size):
-    missing = Encoded(["lost.png"], lambda _: (tmp_path / "lost.png").read_bytes(), size)
+    missing = Encoded(["lost.png"], lambda _: (tmp_path / "lost.png").read_bytes(), size, skip_bad=False)
     with pytest.raises(InputError, match=r"^lost\.png cannot be used: No such file or directory\. Mend or remove them"):
         missing.decode(tmp_path / "x.npy", quiet)
 

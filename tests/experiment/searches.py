@@ -13,7 +13,13 @@ FIELDS = {"backbone": "mlp(hidden=8)", "memory": 20, "batch": 50}
 
 def tuning_of(method, *axes, **fields):
     seeds, preset = fields.pop("seeds", 1), fields.pop("preset", None)
-    return Tuning(method, [Axis.parse(text) for text in axes], {**FIELDS, **fields}, seeds=seeds, preset=preset)
+    made = [Axis.parse(text) for text in axes]
+    return Tuning(method, made, {**besides([axis.name for axis in made]), **fields}, seeds=seeds, preset=preset)
+
+
+def besides(searched):
+    """The fields that are given, but for those that are searched for."""
+    return {name: value for name, value in FIELDS.items() if name not in searched}
 
 
 def made_up(accuracy):

@@ -9,7 +9,7 @@ from evenhand.experiment import Spec
 from evenhand.experiment.axis import Axis
 from evenhand.experiment.engine import Failure
 from evenhand.experiment.tune import Point, Stopped, Tuning, best, spelled
-from experiment.searches import FIELDS, made_up, real, records, sealed, tuning_of
+from experiment.searches import FIELDS, besides, made_up, real, records, sealed, tuning_of
 
 # What is searched -----------------------------------------------------------------------------------------------------
 
@@ -18,8 +18,7 @@ from experiment.searches import FIELDS, made_up, real, records, sealed, tuning_o
     ("method", "values", "spec"),
     [
         ("uer", {"alpha": 0.3}, {"method": "uer(alpha=0.3)"}),
-        ("uer(alpha=0.9)", {"alpha": 0.3}, {"method": "uer(alpha=0.3)"}),
-        ("uer(alpha=0.9)", {"alpha": 0.5}, {"method": "uer"}),
+        ("uer", {"alpha": 0.5}, {"method": "uer"}),
         ("uer(alpha=0.9)", {"lr": 0.2}, {"method": "uer(alpha=0.9)", "lr": 0.2}),
         ("mir+uer", {"alpha": 1}, {"method": "mir+uer(alpha=1.0)"}),
         ("mir(candidates=9)+uer", {"uer.alpha": 0.3}, {"method": "mir(candidates=9)+uer(alpha=0.3)"}),
@@ -34,7 +33,7 @@ from experiment.searches import FIELDS, made_up, real, records, sealed, tuning_o
     ],
 )
 def test_values_reach_the_method_or_the_run(method, values, spec):
-    tuning = Tuning(method, [Axis(name, (value,)) for name, value in values.items()], FIELDS, seeds=2)
+    tuning = Tuning(method, [Axis(name, (value,)) for name, value in values.items()], besides(values), seeds=2)
     expected = {**FIELDS, "method": method, "tested": "validation", **spec}
     assert tuning.specs(values) == [Spec.make(**expected, seed=seed) for seed in (0, 1)]
     assert tuning.specs(values, "test") == [Spec.make(**{**expected, "tested": "test"}, seed=seed) for seed in (0, 1)]
@@ -65,6 +64,8 @@ def test_values_reach_the_method_or_the_run(method, values, spec):
         ("uer", ["order=iid"], "'order' says what is measured"),
         ("uer", ["method=er,uer"], "'method' says what is measured"),
         ("uer", ["preset=paper"], "There is no field to choose called 'preset'"),
+        ("uer(alpha=0.3)", ["alpha=0,1"], "'alpha' is given and searched for. Leave out one of the two."),
+        ("mir+uer(alpha=0.3)", ["candidates=20,30", "uer.alpha=0,1"], "'uer.alpha' is given and searched for."),
     ],
 )
 def test_a_mistake_is_named_before_anything_runs(method, axes, sentence):
@@ -257,6 +258,7 @@ def test_what_diverged_is_marked_and_not_chosen(capsys, tmp_path):
             ["--search", "optuna", "--field", "replay=1:9:3"],
             "Optuna proposes any value of a range: leave out how many points 'replay' has.",
         ),
+        (["--lr", "0.3"], "'lr' is given and searched for. Leave out one of the two."),
     ],
 )
 def test_what_says_nothing_to_a_search_is_refused(capsys, tmp_path, monkeypatch, arguments, sentence):

@@ -185,6 +185,12 @@ def test_steps_of_some_methods_are_added_to_those_of_others(capsys, tmp_path, mo
         (("table2", "--page", "page.md"), "page of --page is about all items"),
         (("scale", "--address", "auto"), "--address, --gpus and --shared are of a cluster: use them with --engine ray"),
         (("scale", "--retries", "-1"), "number of --retries must be"),
+        (("--seeds", "1"), "--seeds says nothing to the list of all items: name an item for it, e.g. evenhand paper"),
+        (("--no-run",), "--no-run says nothing to the list of all items"),
+        (("-o", "here"), "--output says nothing to the list of all items"),
+        (("--workers", "2"), "--workers says nothing to the list of all items"),
+        (("--page", "page.md", "--methods", "er"), "--methods says nothing to --page"),
+        (("--page", "page.md", "--json"), "--json says nothing to --page"),
         (("missing.toml",), "definition missing.toml cannot be read: No such file"),
     ],
 )

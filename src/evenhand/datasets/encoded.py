@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from evenhand import errors
+from evenhand.datasets import archives
 
 Listen = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
@@ -44,13 +45,13 @@ class Encoded:
         The side of the square that all are brought to: the shorter side is scaled, the longer one cut. None keeps
         their size, which must then be the same for all.
     skip_bad
-        Leave out what cannot be read, and say so.
+        Leave out what cannot be read, and say so. None where no image may be missing, as in datasets that are known.
     """
 
     names: Sequence[str]
     read: Callable[[int], bytes]
     size: int | None = None
-    skip_bad: bool = False
+    skip_bad: bool | None = None
 
     def decode(self, path: Path, listen: Listen) -> tuple["np.ndarray[Any, Any]", list[str]]:
         """Write all images as one array (n, 3, h, w); return which of them were kept, and a note on the others."""
@@ -106,8 +107,11 @@ class Encoded:
     def _complaint(self, bad: dict[int, str]) -> errors.InputError:
         first = min(bad)
         others = f", nor can {len(bad) - 1} others" if len(bad) > 1 else ""
+        said = f"{self.names[first]} cannot be used{others}: {bad[first]}"
+        if self.skip_bad is None:
+            return archives.DamagedError(said)
         then = "There is none left." if self.skip_bad else "Mend or remove them, or use --skip-bad."
-        return errors.InputError(f"{self.names[first]} cannot be used{others}: {bad[first]} {then}")
+        return errors.InputError(f"{said} {then}")
 
 
 def decode(content: bytes, size: int | None = None, shape: tuple[int, int] | None = None) -> "np.ndarray[Any, Any]":

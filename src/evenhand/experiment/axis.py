@@ -89,6 +89,15 @@ def takes_whole(method: str, name: str) -> bool:
     return type(inspect.signature(recipe.build).parameters[parameter].default) is int
 
 
+def given(method: str, name: str) -> bool:
+    """Whether the spelling of a method says a parameter."""
+    if name in Spec.model_fields:
+        return False
+    place, parameter = _taker(method, name)
+    _, said = registry.terms(method)[place]
+    return parameter in said
+
+
 def with_value(method: str, name: str, value: Any) -> str:
     """The method with one of its parameters set."""
     taker, parameter = _taker(method, name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors, metrics, registry
-from evenhand.experiment.axis import FIXED, Axis, takes_whole, with_value
+from evenhand.experiment.axis import FIXED, Axis, given, takes_whole, with_value
 from evenhand.experiment.engine import Failure, Outcome
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
@@ -92,6 +92,8 @@ class Tuning:
         for axis in self.axes:
             for value in axis.values:  # so that a mistake is named before anything runs
                 self.specs({**first, axis.name: value})
+            if axis.name in fields or given(method, axis.name):
+                raise errors.InputError(f"'{axis.name}' is given and searched for. Leave out one of the two.")
 
     def specs(self, values: dict[str, Any], tested: str = "validation") -> list[Spec]:
         """The runs of one point."""

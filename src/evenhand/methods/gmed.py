@@ -9,7 +9,8 @@ with theta_v = theta - lambda grad L_c(B), a virtual step on the batch of the st
 Deviations
 ----------
 1. The sign of the beta term is the paper's; its code has the opposite one: `sign="code"`.
-2. Images are edited in their raw view and kept as floats in [0, 1], since rounding to bytes would undo small edits.
+2. Images are edited in their raw view and kept as floats in [0, 1], since rounding to bytes would undo small edits;
+   floats outside that range are refused.
 
 Cost: 60 for the step, 30 for the virtual one, and 20 + 20 for the gradients of 10 samples' pixels before and after,
 which need no gradients of weights: 130 of ER's 60.
@@ -40,6 +41,8 @@ class Edited:
     decay: float = 0.0
     beta: float = 0.01
     sign: str = "paper"
+
+    bounded = True
 
     def __post_init__(self) -> None:
         errors.number("The 'stride' parameter of gmed", self.stride, 0)
