@@ -146,7 +146,7 @@ def _run(item: "Item", folders: Sequence[Path], place: Place, anyway: bool) -> t
         if untimed := costs.missing(item, folders):
             costs.measure(untimed, folders[-1], place.threads)
         return [], False
-    specs, problems = _prepared(records.missing(item.specs, folders))
+    specs, problems = _prepared(records.missing(item.specs, folders, item.kin))
     if not specs:
         return problems, False
     outcomes = place.run(specs, folders[-1], anyway=anyway, patient=True)
@@ -176,7 +176,7 @@ def _found(item: "Item", folders: Sequence[Path]) -> tuple[list[Any], dict[str, 
 
     if item.source == "bench":
         return [], costs.steps(item, folders)
-    return records.done(item.specs, folders), {}
+    return records.done(item.specs, folders, item.kin), {}
 
 
 def _write_page(path: Path, kept: Path | None) -> int:

@@ -90,6 +90,17 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
     assert {len(group) for group in records.trainings(find("table2").specs)} == {1}
 
 
+def test_a_row_of_table_1_alone_takes_the_run_of_the_one_that_trains_alike(tmp_path):
+    alone = narrow(find("table1"), seeds=1, methods=["scored(test='cos')"])
+    [made] = records.missing(alone.specs, [tmp_path], alone.kin)
+    assert made.method == "er"
+    assert records.done(alone.specs, [tmp_path], alone.kin) == []
+    write(tmp_path, made, 0.1, 0.2, otherwise={"accuracy": [0.3, 0.4]})
+    assert records.missing(alone.specs, [tmp_path], alone.kin) == []
+    [found] = records.done(alone.specs, [tmp_path], alone.kin)
+    assert (found.spec, found.accuracy[-1]) == (alone.specs[0], [0.3, 0.4])
+
+
 def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):
     for forms in ("own", "both"):
         pair = [spec_of(name, forms=forms) for name in ("uer_a", "uer(alpha=1)")]

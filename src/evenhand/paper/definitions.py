@@ -36,6 +36,8 @@ class Item:
     ----------
     specs
         Its rows with their seeds; those of the source "bench" are steps that are counted and timed instead.
+    kin
+        Rows that were left out, with the same seeds: one may have been trained like one of these.
     draws
         How it is drawn: numbers against the paper's, or one of the paper's figures.
     measures
@@ -54,6 +56,7 @@ class Item:
     expected: tuple[Expected, ...]
     measures: tuple[str, ...]
     times: Times
+    kin: tuple[Spec, ...] = ()
 
     @property
     def runs(self) -> list[Spec]:
@@ -175,11 +178,18 @@ def narrow(
         specs = [spec for spec in specs if not values or _value(spec, field) in values or free(spec)]
     if not specs:
         raise errors.InputError(f"Nothing of {item.slug} is like that: the options leave out all of its runs.")
+    left = [spec for spec in item.specs if spec not in set(specs)]
     if seeds is not None:
         numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
-        once = replace(item, specs=tuple(specs)).settings()
-        specs = [spec.model_copy(update={"seed": seed}) for spec in once for seed in numbers]
-    return replace(item, specs=tuple(specs), expected=tuple(one for one in item.expected if any(map(one.fits, specs))))
+        specs, left = _seeded(item, specs, numbers), _seeded(item, left, numbers)
+    expected = tuple(one for one in item.expected if any(map(one.fits, specs)))
+    return replace(item, specs=tuple(specs), kin=tuple(left), expected=expected)
+
+
+def _seeded(item: Item, specs: Sequence[Spec], seeds: Sequence[int]) -> list[Spec]:
+    """Every setting of these specs with these seeds."""
+    once = replace(item, specs=tuple(specs)).settings()
+    return [spec.model_copy(update={"seed": seed}) for spec in once for seed in seeds]
 
 
 def _value(spec: Spec, field: str) -> Any:

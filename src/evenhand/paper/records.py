@@ -16,15 +16,20 @@ def trainings(specs: Iterable[Spec]) -> list[list[Spec]]:
     return [sorted(group, key=lambda spec: len(spec.method)) for group in groups.values()]
 
 
-def done(specs: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
-    """The finished runs of these specs, in their order; the first folder that has one counts."""
-    found = {result.spec: result for group in trainings(specs) for result in _answers(group, folders)}
+def done(specs: Sequence[Spec], folders: Sequence[Path], kin: Sequence[Spec] = ()) -> list[Result]:
+    """The finished runs of these specs, or of kin that train alike, in their order; the first folder counts."""
+    found = {result.spec: result for group in _wanted(specs, kin) for result in _answers(group, folders)}
     return [found[spec] for spec in dict.fromkeys(specs) if spec in found]
 
 
-def missing(specs: Iterable[Spec], folders: Sequence[Path]) -> list[Spec]:
-    """The runs to be made for these specs."""
-    return [group[0] for group in trainings(specs) if not _answers(group, folders)]
+def missing(specs: Sequence[Spec], folders: Sequence[Path], kin: Sequence[Spec] = ()) -> list[Spec]:
+    """The runs to be made for these specs, where neither theirs nor those of kin are there."""
+    return [group[0] for group in _wanted(specs, kin) if not _answers(group, folders)]
+
+
+def _wanted(specs: Sequence[Spec], kin: Sequence[Spec]) -> list[list[Spec]]:
+    """The trainings of these specs, together with those of kin that train alike."""
+    return [group for group in trainings([*specs, *kin]) if not set(specs).isdisjoint(group)]
 
 
 def _answers(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
