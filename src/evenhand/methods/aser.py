@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 
 from evenhand import errors
 from evenhand.batch import Batch, Losses, unit
-from evenhand.learner import Learner
+from evenhand.learner import EVALUATION_BATCH, Learner
 from evenhand.memory import Memory
 from evenhand.method import Method
 from evenhand.methods.er import CrossEntropy, er
@@ -149,12 +149,13 @@ def outside(memory: Memory, slots: Tensor | None) -> Tensor:
 
 @torch.no_grad()
 def features(learner: Learner, *batches: Batch) -> list[Tensor]:
-    """The features of raw samples, in eval mode and one pass."""
-    h = learner.frozen().features(torch.cat([unit(batch.x) for batch in batches]))
+    """The features of raw samples, in eval mode, as many at a time as are fastest."""
+    pieces = torch.cat([unit(batch.x) for batch in batches]).split(EVALUATION_BATCH)
+    h = torch.cat([learner.snapshot().features(piece) for piece in pieces])
     return list(h.split([len(batch) for batch in batches]))
 
 
-@register(cost=160 / 60, tolerance=0.3, revision=2)
+@register(cost=160 / 60, tolerance=0.3, revision=3)
 def aser(k: int = 3, n: int = 2, reduction: str = "sum") -> Method:
     """Adversarial Shapley value: replay and keep what helps a nearest-neighbour classifier."""
     errors.choice("The 'reduction' parameter of aser", reduction, ("sum", "joint"))
