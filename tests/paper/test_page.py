@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from evenhand import errors
-from evenhand.paper import costs, find, findings, page
+from evenhand.paper import costs, find, findings, gains, page, render
 from evenhand.paper.definitions import narrow
 from evenhand.paper.findings import Finding
 from evenhand.paper.verdicts import streams
@@ -53,9 +53,33 @@ def test_the_page_tells_what_ran_what_differs_and_where_uer_does_not_win(folder,
     further = section(text, "What the paper did not measure")
     assert "| UER | 24.7 ± 1.3 | 6.0 ± 0.0 |" in further
     assert "Of the accuracies that can be compared, 1 lie above the paper's and 1 below." in table2
+    gained = section(text, "What each method gains on ER")
+    assert "**Split CIFAR100, \\|M\\| = 1000 (%)**" in gained
+    assert "\n| UER | +7.0 | +14.8 ± 0.0 | +7.8 | 2 |\n" in gained
     links = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert sorted(links) == sorted(f"page/{one.item.slug}.svg" for one in made if one.drawn)
     assert all((tmp_path / link).read_text().startswith("<?xml") for link in links)
+
+
+def test_gains_are_taken_seed_by_seed():
+    item = narrow(find("table2"), 3, ["cifar100"], [1000], ["er", "er_ace", "uer", "lucir", "iid++"])
+    levels = {("er", 0): 0.1, ("er", 1): 0.2, ("uer", 1): 0.25, ("uer", 2): 0.9, ("lucir", 2): 0.5}
+    levels |= {("er_ace", seed): 0.3 for seed in (0, 1)}
+    results = [
+        result(spec, levels[spec.method, spec.seed], levels[spec.method, spec.seed])
+        for spec in item.specs
+        if (spec.method, spec.seed) in levels
+    ]
+    free, kept = render(item, results).sections
+    assert gains.sheet(free) is None  # IID++ is ER's method in another order
+    assert gains.sheet(kept).rows == (
+        ("ER-ACE", "+5.5", "+15.0 ± 63.5", "+9.5", "2"),
+        ("UER", "+7.0", "+5.0", "-2.0", "1"),
+    )
+    alone = [one for one in results if one.spec.method == "er"]
+    assert [gains.sheet(section) for section in render(item, alone).sections] == [None, None]
+    others = [one for one in results if one.spec.method != "er"]
+    assert [gains.sheet(section) for section in render(item, others).sections] == [None, None]
 
 
 def test_the_same_records_give_the_same_bytes(folder, tmp_path):

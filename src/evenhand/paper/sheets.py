@@ -46,9 +46,9 @@ def of_panel(panel: Panel) -> Sheet:
     return Sheet(title, ("", *columns, "seeds"), tuple(rows))
 
 
-def with_interval(mean: float | None, half: float | None, kind: Measure) -> str:
+def with_interval(mean: float | None, half: float | None, kind: Measure, sign: bool = False) -> str:
     """A mean with half its interval."""
-    return kind.shown(mean) + ("" if half is None else f" ± {kind.shown(half)}")
+    return kind.shown(mean, sign) + ("" if half is None else f" ± {kind.shown(half)}")
 
 
 def _row(row: Row) -> tuple[str, ...]:

@@ -77,8 +77,7 @@ class Stream:
         rows = []
         for verdict in self.verdicts():
             ours, best = (with_interval(one.mean, one.half, _KIND) for one in (verdict.ours, verdict.best))
-            gap = "-" if verdict.gap is None else _KIND.shown(verdict.gap.mean, sign=True)
-            gap += "" if verdict.gap is None or verdict.gap.half is None else f" ± {_KIND.shown(verdict.gap.half)}"
+            gap = with_interval(verdict.gap.mean, verdict.gap.half, _KIND, sign=True) if verdict.gap else "-"
             rows.append((verdict.measure, ours, f"{verdict.other} {best}", gap, verdict.says))
         return Sheet(f"{self.title} (%)", ("", "UER", "best other", "UER less it, paired", ""), tuple(rows))
 
