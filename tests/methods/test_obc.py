@@ -1,10 +1,11 @@
 import copy
+import re
 
 import numpy as np
 import pytest
 import torch
 
-from evenhand import Learner
+from evenhand import Learner, backbones, errors, registry
 from evenhand.backbones import MLP
 from reference import losses, obc
 
@@ -34,7 +35,11 @@ def steps(method, reference):
 def test_both_steps():
     assert steps("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3))
     assert steps("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3))
-    assert steps("obc(separate=True)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True))
+    for alone in ("obc(separate=True)", "obc(apart=5)"):
+        assert steps(alone, lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True))
+    assert steps(
+        "obc(apart=5)+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3, separate=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,6 +50,7 @@ def test_both_steps():
         ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3)),
         ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True)),
         ("obc(separate=True)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
+        ("obc(apart=5)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
         ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.7)),
         ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
     ],
@@ -116,3 +122,46 @@ def test_the_second_step_leaves_the_neck(learner, images):
             each.observe(x, y)
     assert torch.equal(made[0].network.neck.weight, made[1].network.neck.weight)
     assert not torch.equal(made[0].network.head.weight, made[1].network.head.weight)
+
+
+def test_apart_from_the_tested_head_it_is_er_with_another(images):
+    """The second head and the trunk move as ER's would, had its head begun with the same weights."""
+    made = [
+        Learner(backbones.build("small_cnn", (1, 8, 8)), name, memory=10, replay=10, classes=10, device="cpu")
+        for name in ("obc(apart=4)", "er")
+    ]
+    corrected, plain = (each.network for each in made)
+    plain.load_state_dict(
+        {**corrected.state_dict(), **corrected.extra["makeshift"].state_dict(prefix="head.")}, strict=False
+    )
+    first = corrected.head.weight.detach().clone()
+    for each in made:
+        for x, y in images(2):
+            each.observe(x, y)
+    for name, value in plain.trunk.state_dict().items():
+        assert torch.equal(corrected.trunk.state_dict()[name], value), name
+    assert torch.equal(corrected.extra["makeshift"].weight, plain.head.weight)
+    assert not torch.equal(corrected.head.weight, first)
+    assert not torch.equal(corrected.head.weight, plain.head.weight)
+
+
+def test_the_head_apart_learns_as_many_memories_as_are_asked_for():
+    learner = Learner(MLP((8,), hidden=0), "obc(apart=6)", memory=8, replay=2, device="cpu")
+    learner.observe(torch.eye(8), [0, 1] * 4)
+    before = learner.network.head.weight.detach().clone()
+    learner.observe(torch.eye(8)[:1], [0])
+    assert int((learner.network.head.weight.detach() != before).any(0).sum()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("obc(apart=-1)", "The 'apart' parameter of obc must be a whole number of at least 0. Got -1 instead."),
+        ("obc(apart=1.5)", "The 'apart' parameter of obc must be a whole number"),
+        ("obc(separate=1)", "The 'separate' parameter of obc must be"),
+        ("obc(separate=True, apart=5)", "obc takes either 'separate' or 'apart'"),
+    ],
+)
+def test_options_are_checked(name, sentence):
+    with pytest.raises(errors.InputError, match=re.escape(sentence)):
+        registry.resolve(name)

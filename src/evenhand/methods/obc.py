@@ -10,7 +10,8 @@ Deviations
 1. Its code could not be read; the size of the second batch, that of the replay batch, is inferred.
 2. The features of the second batch use batch statistics and move no running statistics.
 3. The first step moves the head too. Its abstract ends with the advice to optimise the output layer separately from the
-   others: `separate=True` takes back what the first step did to the head, so that the memory alone moves it.
+   others: `separate=True` takes back what the first step did to the head, so that the memory alone moves it. Others
+   read it as two heads, of which the first only makes features learn, and a second batch of 50: `apart=50`.
 
 Cost: 10 more samples forward, 70 of ER's 60 (the paper counts 1.5).
 
@@ -20,12 +21,14 @@ Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, IC
 import copy
 
 import torch
+from torch import nn
 
 from evenhand import errors
-from evenhand.batch import Losses
+from evenhand.batch import Batch, Losses
 from evenhand.learner import Learner
 from evenhand.method import Method
-from evenhand.methods.er import Descend, er
+from evenhand.methods.er import CrossEntropy, Descend, er
+from evenhand.network import DualLinear, Network
 from evenhand.parts import part
 from evenhand.registry import register
 
@@ -38,9 +41,9 @@ class Corrected(Descend):
         Descend.__call__(self, learner, losses)
         self.correct(learner)
 
-    def correct(self, learner: Learner) -> None:
-        """Let one more batch of the memory move the head."""
-        second = learner.recall(learner.memory.sample(learner.replay, learner.generators["retrieval"]))
+    def correct(self, learner: Learner, size: int | None = None) -> None:
+        """Let one more batch of the memory move the head; of the replay's size, or another."""
+        second = learner.recall(learner.memory.sample(size or learner.replay, learner.generators["retrieval"]))
         if second:
             with learner.trial(), torch.no_grad():
                 [h] = learner.features(second)
@@ -60,7 +63,42 @@ class Separated(Corrected):
         self.correct(learner)
 
 
+@part
+class Makeshift(CrossEntropy):
+    """The cross-entropy of a second head, by which features learn and nothing is tested."""
+
+    def modules(self, network: Network) -> dict[str, nn.Module]:
+        return {"makeshift": DualLinear(network.head.dim, gamma=network.head.gamma)}
+
+    def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
+        network, makeshift = learner.network, learner.network.extra["makeshift"]
+        assert isinstance(makeshift, DualLinear)
+        tested, network.head = network.head, makeshift
+        try:
+            return CrossEntropy.__call__(self, learner, batch, replay)
+        finally:
+            network.head = tested
+
+
+@part
+class Apart(Corrected):
+    """A step of ER, which the head that is tested has no part in, then one of that head alone."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        errors.whole("The 'apart' parameter of obc", self.size, 0)
+
+    def correct(self, learner: Learner, size: int | None = None) -> None:
+        Corrected.correct(self, learner, size or self.size)
+
+
 @register(cost=70 / 60)
-def obc(separate: bool = False) -> Method:
+def obc(separate: bool = False, apart: int = 0) -> Method:
     """Online bias correction: after each step one more memory batch moves the head alone (the UER paper counts 1.5)."""
-    return er().but(update=Separated() if errors.truth("The 'separate' parameter of obc", separate) else Corrected())
+    separate = errors.truth("The 'separate' parameter of obc", separate)
+    if separate and apart:
+        raise errors.InputError("obc takes either 'separate' or 'apart': both keep the stream from the head.")
+    if apart:
+        return er().but(objective=Makeshift(), update=Apart(apart))
+    return er().but(update=Separated() if separate else Corrected())
