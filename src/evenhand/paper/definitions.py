@@ -178,7 +178,8 @@ def narrow(
         specs = [spec for spec in specs if not values or _value(spec, field) in values or free(spec)]
     if not specs:
         raise errors.InputError(f"Nothing of {item.slug} is like that: the options leave out all of its runs.")
-    left = [spec for spec in item.specs if spec not in set(specs)]
+    taken = set(specs)
+    left = [spec for spec in item.specs if spec not in taken]
     if seeds is not None:
         numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
         specs, left = _seeded(item, specs, numbers), _seeded(item, left, numbers)

@@ -29,7 +29,8 @@ def missing(specs: Sequence[Spec], folders: Sequence[Path], kin: Sequence[Spec] 
 
 def _wanted(specs: Sequence[Spec], kin: Sequence[Spec]) -> list[list[Spec]]:
     """The trainings of these specs, together with those of kin that train alike."""
-    return [group for group in trainings([*specs, *kin]) if not set(specs).isdisjoint(group)]
+    wanted = set(specs)
+    return [group for group in trainings([*specs, *kin]) if not wanted.isdisjoint(group)]
 
 
 def _answers(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
