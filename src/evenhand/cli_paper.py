@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from evenhand import names
+from evenhand import files, names
 from evenhand.cli_data import prepare, use
 from evenhand.cli_options import PLACE, Flag, Place, print_json
 from evenhand.errors import EvenhandError, InputError
@@ -80,10 +80,18 @@ def paper(
     if item is None:
         idle = {"seeds": seeds, "datasets": datasets, "memory": memory, "methods": methods, **place.told()}
         idle |= {"data-dir": data_dir, "anyway": anyway, "no-run": no_run, "output": output}
-        _refuse(idle | ({"root": root, "json": json} if page else {}), "--page" if page else "the list of all items")
+        if page:
+            _refuse(idle | {"root": root, "json": json}, "--page, which is about all items")
+        else:
+            _refuse(idle, "the list of all items: name one for it, e.g. evenhand paper table2")
         return _write_page(page, kept) if page else _list(root, kept, json)
     place.check()
     chosen = definitions.narrow(definitions.find(item), seeds, _words(datasets), _sizes(memory), _words(methods))
+    if chosen.source == "bench":
+        idle = {name: value for name, value in place.told().items() if name != "threads"}
+        _refuse({"seeds": seeds, "anyway": anyway, **idle}, f"{chosen.slug}, whose steps are timed and not run")
+    if output is not None:
+        files.make(output)  # before anything is run
     root = root or chosen.root
     folders = [*([kept] if kept else []), root]
     use(data_dir)
@@ -108,8 +116,8 @@ def paper(
 def _refuse(idle: dict[str, Any], where: str) -> None:
     """Name an option that was given where it says nothing."""
     for name, value in idle.items():
-        if value:
-            raise InputError(f"--{name} says nothing to {where}: name an item for it, e.g. evenhand paper table2.")
+        if value is not None and value is not False and value != "":
+            raise InputError(f"--{name} says nothing to {where}.")
 
 
 def _list(root: Path | None, kept: Path | None, json: bool) -> int:

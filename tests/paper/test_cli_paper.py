@@ -24,6 +24,7 @@ expected = [
   { name = "Ours", method = "uer", accuracy = 60.0, interval = 60.0 },
 ]
 """
+TIME = {"median": 2.0, "low": 1.9, "high": 2.2}
 
 
 def call(capsys, *arguments):
@@ -138,7 +139,7 @@ def test_steps_are_measured_once_and_then_read(capsys, tmp_path, monkeypatch):
 
     def measure(parts, rounds, threads, methods):
         asked.append(methods)
-        return {"methods": {name: {"c_d": 1.0, "time": {"median": 2.0}} for name in methods.split(",")}}
+        return {"methods": {name: {"c_d": 1.0, "time": TIME} for name in methods.split(",")}}
 
     monkeypatch.setattr(bench, "measure", measure)
     monkeypatch.setattr(costs, "counted", lambda methods: {name: {"c_d": 3.0} for name in methods})
@@ -148,6 +149,8 @@ def test_steps_are_measured_once_and_then_read(capsys, tmp_path, monkeypatch):
     for _ in range(2):
         _, out, _ = call(capsys, "table3", "--root", "runs", "--json")
         assert rows_of(out)[1]["OBC", "time"]["ours"] == 2
+        assert rows_of(out)[1]["OBC", "time"]["between"] == [1.9, 2.2]
+    assert "2.00 (1.90 to 2.20)" in call(capsys, "table3", "--root", "runs")[1]
     assert asked == ["er,er_ace,obc,uer"]
 
 
@@ -159,7 +162,7 @@ def test_steps_of_some_methods_are_added_to_those_of_others(capsys, tmp_path, mo
     def measure(parts, rounds, threads, methods):
         asked.append(methods)
         names = dict.fromkeys(["er", *methods.split(",")])
-        return {"rounds": 3, "methods": {name: {"c_d": 1.0, "time": {"median": len(asked)}} for name in names}}
+        return {"rounds": 3, "methods": {name: {"c_d": 1.0, "time": {**TIME, "median": len(asked)}} for name in names}}
 
     monkeypatch.setattr(bench, "measure", measure)
     call(capsys, "table3", "--root", "runs", "--methods", "er")
@@ -185,11 +188,17 @@ def test_steps_of_some_methods_are_added_to_those_of_others(capsys, tmp_path, mo
         (("table2", "--page", "page.md"), "page of --page is about all items"),
         (("scale", "--address", "auto"), "--address, --gpus and --shared are of a cluster: use them with --engine ray"),
         (("scale", "--retries", "-1"), "number of --retries must be"),
-        (("--seeds", "1"), "--seeds says nothing to the list of all items: name an item for it, e.g. evenhand paper"),
+        (
+            ("--seeds", "1"),
+            "--seeds says nothing to the list of all items: name one for it, e.g. evenhand paper table2",
+        ),
+        (("--seeds", "0"), "--seeds says nothing to the list of all items"),
         (("--no-run",), "--no-run says nothing to the list of all items"),
         (("-o", "here"), "--output says nothing to the list of all items"),
         (("--workers", "2"), "--workers says nothing to the list of all items"),
-        (("--page", "page.md", "--methods", "er"), "--methods says nothing to --page"),
+        (("--page", "page.md", "--methods", "er"), "--methods says nothing to --page, which is about all items"),
+        (("table3", "--seeds", "5"), "--seeds says nothing to table3, whose steps are timed and not run"),
+        (("table3", "--workers", "2"), "--workers says nothing to table3"),
         (("--page", "page.md", "--json"), "--json says nothing to --page"),
         (("missing.toml",), "definition missing.toml cannot be read: No such file"),
     ],
@@ -232,3 +241,66 @@ def test_without_matplotlib_the_page_says_what_to_install(capsys, tmp_path, monk
     code, out, err = call(capsys, "--page", "page.md", "--records", "records")
     assert (code, out) == (2, "")
     assert 'pictures of the page need matplotlib, which is not installed. Install it with pip install "evenhand' in err
+
+
+def _cut(lines):
+    return lines[:1]
+
+
+def _without(*keys):
+    return lambda lines: [{key: value for key, value in line.items() if key not in keys} for line in lines]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _cut,
+        _without("accuracy"),
+        _without("head"),
+        lambda lines: [],
+        lambda lines: [{**line, "accuracy": "high"} for line in lines],
+        lambda lines: [{**line, "accuracy": [0.1]} for line in lines],
+        lambda lines: [[line] for line in lines],
+    ],
+)
+def test_a_record_that_is_not_whole_is_one_sentence(capsys, tmp_path, damage):
+    specs = definitions.find("stages").specs[:1]
+    metrics = write(tmp_path / "records", specs[0]) / "metrics.jsonl"
+    assert call(capsys, "stages", "--no-run", "--records", "records")[0] == 0
+    lines = damage([json.loads(line) for line in metrics.read_text().splitlines()])
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, out, err = call(capsys, "stages", "--no-run", "--records", "records")
+    assert (code, out) == (2, "")
+    assert "damaged" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_record_of_another_run_does_not_count_as_this_one(capsys, tmp_path):
+    one, two = (write(tmp_path / "records", spec) for spec in definitions.find("scale").specs[:2])
+    for path in one.iterdir():
+        (two / path.name).write_bytes(path.read_bytes())
+    code, out, err = call(capsys, "scale", "--no-run", "--records", "records")
+    assert (code, out) == (2, "")
+    assert "spec.json belongs to another run" in err
+
+
+def test_where_nothing_can_be_written_nothing_is_run(capsys, own, tmp_path):
+    (tmp_path / "taken").write_text("")
+    code, _, err = call(capsys, own, "--root", "runs", "--engine", "inline", "-o", "taken")
+    assert (code, (tmp_path / "runs").exists()) == (2, False)
+    assert "The folder taken cannot be made" in err
+    (tmp_path / "records").mkdir()
+    code, _, err = call(capsys, "--page", "page", "--records", "records")
+    assert (code, sorted(path.name for path in tmp_path.iterdir())) == (2, ["records", "taken"])
+    assert "page needs a name with an ending, e.g. page.md" in err
+
+
+def test_a_figure_names_what_has_not_been_run(capsys, tmp_path):
+    for spec in definitions.find("stages").specs:
+        if spec.data == "cifar100" and spec.method in ("er", "uer") and spec.seed == 0:
+            write(tmp_path / "records", spec)
+    _, out, _ = call(capsys, "stages", "--no-run", "--records", "records")
+    said = out.partition("Not run: ")[2]
+    assert "ER-ACE" in said.partition("(Split CIFAR100, |M| = 1000)")[0]
+    assert "; Split MiniImageNet, |M| = 1000." in said
+    assert " UER," not in said

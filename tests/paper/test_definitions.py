@@ -138,8 +138,18 @@ def test_narrowing_leaves_what_was_asked_for_and_its_numbers():
 def test_narrowing_by_what_is_not_there_is_one_sentence(options, sentence):
     with pytest.raises(errors.InputError, match=sentence):
         narrow(find("scale"), **options)
-    with pytest.raises(errors.InputError, match="leave out all of its runs"):
-        narrow(find("table2"), datasets=["cifar10"], memory=[5000], methods=["uer"])
+
+
+def test_sizes_and_methods_are_those_of_the_chosen_datasets():
+    item = find("table2")
+    with pytest.raises(errors.InputError, match="memory of table2 must be one of 100, 200, 500, 1000. Got 5000"):
+        narrow(item, datasets=["cifar10"], memory=[5000])
+    both = narrow(item, 1, ["cifar10", "cifar100"], [1000], ["aser"])
+    assert {(spec.data, spec.method) for spec in both.specs} == {("cifar10", "aser(n=9)"), ("cifar100", "aser")}
+    assert {spec.method for spec in narrow(find("improvement"), methods=["aser+uer"]).specs} == {
+        "aser+uer", "aser(n=3)+uer",
+    }  # fmt: skip
+    assert {spec.method for spec in narrow(find("scale"), methods=["uer"]).specs} == {"uer"}
 
 
 def test_time_is_that_of_the_runs_by_their_cost():

@@ -55,17 +55,20 @@ class Folder:
     def _claim(self) -> None:
         """Write the spec, or compare it with the one that is there."""
         path = self.path / "spec.json"
-        if not path.exists():
+        if path.exists():
+            self._own()
+        else:
             files.write_json(path, self.spec.model_dump())
-        elif not self._mine(files.read_json(path)):
-            raise errors.RunError(f"{path} belongs to another run. Move that folder away, or use another root.")
 
-    def _mine(self, fields: Any) -> bool:
-        """Whether a spec on disk is ours; one that was written before a field existed has its default."""
+    def _own(self) -> None:
+        """Compare the spec that is there with ours; one that was written before a field existed has its default."""
+        path = self.path / "spec.json"
         try:
-            return Spec.read(fields) == self.spec
+            mine = Spec.read(files.read_json(path)) == self.spec
         except (errors.InputError, TypeError):
-            return False
+            mine = False
+        if not mine:
+            raise errors.RunError(f"{path} belongs to another run. Move that folder away, or use another root.")
 
     def status(self) -> dict[str, Any]:
         """What status.json says; {} for a run that never began."""
@@ -122,20 +125,23 @@ class Folder:
         status = self.status()
         if status.get("state") != "done":
             return None
+        self._own()
         try:
             for name, digest in status.get("digests", {}).items():
                 if _digest(self.path / name) != digest:
                     raise errors.RunError(f"{self.path / name} is damaged. Remove its folder to run it anew.")
-            timing = _lines(self.path / "timing.jsonl")
+            records, timing = _lines(self.path / "metrics.jsonl"), _lines(self.path / "timing.jsonl")
+            if not _whole(records, self.spec):
+                raise ValueError("a record for each stage is wanted")
             return Result(
                 spec=self.spec,
                 key=self.spec.key,
-                records=_lines(self.path / "metrics.jsonl"),
+                records=records,
                 classes=tuple(status["classes"]),
                 seconds=sum(line["train_seconds"] + line["test_seconds"] for line in timing),
                 environment={**status["environment"], **status["hardware"]},
             )
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise errors.RunError(f"The records in {self.path} are damaged. Remove the folder to start anew.") from None
 
 
@@ -149,6 +155,15 @@ def results(root: Path) -> list[Result]:
         if folder.path == path.parent and (result := folder.result()):
             found.append(result)
     return found
+
+
+def _whole(records: list[dict[str, Any]], spec: Spec) -> bool:
+    """Whether there is a line for each stage, with all that a line has."""
+    needed = {"accuracy", "head", "probability", *(["otherwise"] if spec.forms == "both" else [])}
+    return len(records) == spec.stages and all(
+        needed <= line.keys() and len([float(value) for value in line["accuracy"]]) == stage
+        for stage, line in enumerate(records, 1)
+    )
 
 
 def _digest(path: Path) -> str:

@@ -31,6 +31,8 @@ class Row:
         The mean over our seeds; None if nothing was run.
     seeds
         The seeds that were run; none for what was counted or timed.
+    between
+        The 95 % interval of a median over rounds, for what was timed.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Row:
     interval: float | None
     ours: Estimate | None
     seeds: tuple[int, ...]
+    between: tuple[float, float] | None = None
 
     @property
     def kind(self) -> Measure:
@@ -74,6 +77,7 @@ class Row:
             "paper_interval": self.interval,
             "ours": None if self.ours is None else self.ours.mean,
             "interval": None if self.ours is None else self.ours.half,
+            "between": self.between,
             "difference": self.difference,
             "seeds": list(self.seeds),
             "flagged": self.flagged,
@@ -156,4 +160,5 @@ def _row(
         interval=published.half(measure) if published else None,
         ours=Estimate(tuple(values)) if values else None,
         seeds=tuple(run.spec.seed for run in group) if values else (),
+        between=(steps["time_low"], steps["time_high"]) if measure == "time" and "time_low" in steps else None,
     )

@@ -57,6 +57,10 @@ def measure(specs: Sequence[Spec], root: Path, threads: int | None) -> None:
 def _read(record: Any, path: Path) -> Steps:
     try:
         rows: Mapping[str, Any] = record["methods"]
-        return {name: {"c_d": float(row["c_d"]), "time": float(row["time"]["median"])} for name, row in rows.items()}
+        return {name: {"c_d": float(row["c_d"]), **_time(row["time"])} for name, row in rows.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise errors.RunError(f"{path} holds no record of evenhand bench --methods ... --json.") from None
+
+
+def _time(row: Mapping[str, Any]) -> dict[str, float]:
+    return {"time": float(row["median"]), "time_low": float(row["low"]), "time_high": float(row["high"])}

@@ -64,7 +64,8 @@ class Panel:
             }
             for curve in self.curves
         ]
-        return {"title": self.title, "x": self.x, "y": self.y, "at": list(self.xs), "curves": curves}
+        places = {"at": list(self.xs), "split": self.split}
+        return {"title": self.title, "x": self.x, "y": self.y, **places, "curves": curves}
 
 
 def panels(item: Item, results: Sequence[Result]) -> list[Panel]:
@@ -107,6 +108,7 @@ def _improvement(place: str, groups: Sequence[Group]) -> list[Panel]:
 
 
 def _scale(place: str, groups: Sequence[Group]) -> list[Panel]:
+    groups = _shared(groups)
     alphas = [group.runs[0].spec.resolved.scoring.replay.dot for group in groups]
     by_alpha = sorted(zip(alphas, groups, strict=True), key=lambda pair: pair[0])
     kinds = {
@@ -118,6 +120,13 @@ def _scale(place: str, groups: Sequence[Group]) -> list[Panel]:
         Curve(name, tuple(percent(group.estimate(metric)) for _, group in by_alpha)) for name, metric in kinds.items()
     ]
     return [Panel(place, "alpha", "accuracy in %", tuple(sorted(alphas)), tuple(curves))]
+
+
+def _shared(groups: Sequence[Group]) -> Sequence[Group]:
+    """Groups with the seeds that all of them have: a curve across them is to show no difference between seeds."""
+    seeds = set.intersection(*(set(group.seeds) for group in groups))
+    alike = [Group(group.label, tuple(run for run in group.runs if run.spec.seed in seeds)) for group in groups]
+    return alike if seeds else groups
 
 
 def _analysis(place: str, groups: Sequence[Group]) -> list[Panel]:

@@ -7,6 +7,7 @@ A definition is a grid file with a header and the published numbers:
 (2, 'ER', ('accuracy',))
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -166,18 +167,18 @@ def narrow(
     methods: Sequence[str] = (),
 ) -> Item:
     """The same item with fewer runs, or with other seeds; what keeps no memory is of every size."""
-    names = [name if name in ORDERS else registry.canonical(name) for name in methods]
-    wanted: dict[str, list[Any]] = {"data": list(datasets), "memory": list(memory), "method": names}
-    specs = list(item.specs)
-    for field, values in wanted.items():
-        known = list(dict.fromkeys(_value(spec, field) for spec in item.specs))
-        for value in values:
-            if value not in known:
-                raise errors.wrong(f"The {field} of {item.slug}", f"be one of {', '.join(map(str, known))}", value)
-        free = memoryless if field == "memory" else lambda _: False
-        specs = [spec for spec in specs if not values or _value(spec, field) in values or free(spec)]
-    if not specs:
-        raise errors.InputError(f"Nothing of {item.slug} is like that: the options leave out all of its runs.")
+    specs: Sequence[Spec] = item.specs
+    if datasets:
+        _known(item, "data", datasets, [spec.data for spec in specs])
+        specs = [spec for spec in specs if spec.data in datasets]
+    if memory:
+        _known(item, "memory", memory, [spec.memory for spec in specs if not memoryless(spec)])
+        specs = [spec for spec in specs if spec.memory in memory or memoryless(spec)]
+    if methods:
+        names = [name if name in ORDERS else registry.canonical(name) for name in methods]
+        meant = _meant(names, specs)
+        _known(item, "method", names, [_method(spec) for spec in specs], [*itertools.chain(*meant.values())])
+        specs = [spec for spec in specs if meant[spec.data, _method(spec)]]
     taken = set(specs)
     left = [spec for spec in item.specs if spec not in taken]
     if seeds is not None:
@@ -193,9 +194,33 @@ def _seeded(item: Item, specs: Sequence[Spec], seeds: Sequence[int]) -> list[Spe
     return [spec.model_copy(update={"seed": seed}) for spec in once for seed in seeds]
 
 
-def _value(spec: Spec, field: str) -> Any:
-    """A field as the paper would have it, which calls IID and IID++ methods."""
-    return spec.order if field == "method" and spec.order in ORDERS else getattr(spec, field)
+def _known(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Sequence[Any] = ()) -> None:
+    """Refuse a value that none of the runs has which earlier options leave."""
+    for value in wanted:
+        if value not in values and value not in more:
+            known = ", ".join(map(str, dict.fromkeys(values)))
+            raise errors.wrong(f"The {field} of {item.slug}", f"be one of {known}", value)
+
+
+def _meant(names: Sequence[str], specs: Sequence[Spec]) -> dict[tuple[str, str], list[str]]:
+    """By dataset and method the names that mean it: its own, or the bare one where that dataset has no such method."""
+    pairs = dict.fromkeys((spec.data, _method(spec)) for spec in specs)
+    return {
+        (data, method): [
+            name for name in names if name == method or (name == _bare(method) and (data, name) not in pairs)
+        ]
+        for data, method in pairs
+    }
+
+
+def _bare(method: str) -> str:
+    """A method without its parameters."""
+    return method if method in ORDERS else "+".join(recipe.name for recipe, _ in registry.terms(method))
+
+
+def _method(spec: Spec) -> str:
+    """The method as the paper would have it, which calls IID and IID++ methods."""
+    return spec.order if spec.order in ORDERS else spec.method
 
 
 def memoryless(spec: Spec) -> bool:

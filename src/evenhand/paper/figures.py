@@ -127,8 +127,8 @@ def _rows(axes: Axes, section: Section) -> None:
             axes.plot(row.published, place - 0.17, "o", color=MUTED, markerfacecolor=PAPER, markersize=5)
         if row.ours is not None:
             seeds = list(row.ours.values)
-            if len(seeds) >= BANDED:
-                axes.plot(row.ours.ends, [place + 0.17] * 2, color=PALETTE[0], linewidth=1.8, alpha=0.35)
+            if row.between or len(seeds) >= BANDED:
+                axes.plot(row.between or row.ours.ends, [place + 0.17] * 2, color=PALETTE[0], linewidth=1.8, alpha=0.35)
             if len(seeds) > 1:
                 axes.plot(seeds, [place + 0.17] * len(seeds), "|", color=PALETTE[0], markersize=7)
             axes.plot(row.ours.mean, place + 0.17, "o", color=PALETTE[0], markersize=5)

@@ -24,6 +24,7 @@ def page(rendering: Rendering) -> str:
         sheets=rendering.sheets,
         picture=figures.embedded(rendering) if rendering.drawn else "",
         flagged=rendering.flagged,
+        judged=any(row.flagged is not None for section in rendering.sections for row in section.rows),
         hours=times.shown(rendering.item.hours()),
         marks={FLAG: "flag", NOT_RUN: "none"},
     )

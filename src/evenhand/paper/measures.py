@@ -89,5 +89,4 @@ MEASURES = {
     "forgetting": Measure("forgetting", _percent(metrics.forgetting)),
     "anytime": Measure("anytime accuracy", _percent(metrics.anytime)),
     "worst_case": Measure("worst-case accuracy", _percent(metrics.worst_case)),
-    "seconds": Measure("training and testing", lambda run: run.seconds, 0, "s"),
 }

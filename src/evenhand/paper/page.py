@@ -10,7 +10,7 @@ from evenhand.paper.comparison import Row
 from evenhand.paper.findings import Finding
 from evenhand.paper.rendering import Rendering, render
 from evenhand.paper.sheets import Sheet
-from evenhand.paper.verdicts import streams
+from evenhand.paper.verdicts import outdone, streams
 from evenhand.report import optional
 
 UNEXPLAINED = "not yet explained"
@@ -32,13 +32,18 @@ def write(path: Path, folder: Path) -> list[Rendering]:
     """Write the page about the records in a folder, and its pictures into a folder of the page's name."""
     with optional("The pictures of the page need"):
         from evenhand.paper import figures
+    if not path.suffix:
+        raise errors.InputError(
+            f"The page needs a name with an ending, e.g. {path}.md: {path} is its folder of pictures."
+        )
     made = renderings(folder)
     pictures = path.with_suffix("")
     files.make(pictures)
     for one in made:
         if one.drawn:
             files.write(pictures / f"{one.item.slug}.svg", figures.picture(one, "svg"))
-    files.write(path, page(made, pictures.name, str(folder), f"evenhand paper --page {path}").encode())
+    command = f"evenhand paper --page {path} --records {folder}"
+    files.write(path, page(made, pictures.name, str(folder), command).encode())
     return made
 
 
@@ -62,7 +67,7 @@ def page(made: Sequence[Rendering], pictures: str, folder: str, command: str) ->
     blocks = [
         HEADER.format(records=folder, command=command),
         _overview(made),
-        _not_won(list(results.values())),
+        _not_won(list(results.values()), made),
         *(_item(one, pictures) for one in made),
         _gains(next(one for one in made if one.item.slug == "table2")),
         _differing([row for one in made for row in one.flagged], known),
@@ -85,7 +90,7 @@ def _overview(made: Sequence[Rendering]) -> str:
     hardware = next(one.item.times.hardware for one in made if one.item.source == "runs")
     return "\n".join(lines) + (
         f"\n\nTimes are for {hardware}: measured for CIFAR-100 and methods that cost what ER costs, estimated for all "
-        "others from the size of the images and C_D; ASER, which costs more the more classes there are, takes longer. "
+        "others from the size of the images and C_D; ASER and GSS take longer. "
         "Items share runs; what one has made, the others find.\n"
     )
 
@@ -113,29 +118,45 @@ def _sides(one: Rendering) -> str:
     if not off:
         return ""
     above, below = sum(value > 0 for value in off), sum(value < 0 for value in off)
-    return f"Of the accuracies that can be compared, {above} lie above the paper's and {below} below."
+    return f"Accuracies that can be compared: {above} above the paper's, {below} below."
 
 
 def _titled(sheet: Sheet) -> str:
     return f"**{_plain(sheet.title)}**\n\n{texts.markdown(sheet)}"
 
 
-def _not_won(results: Sequence[Result]) -> str:
+def _not_won(results: Sequence[Result], made: Sequence[Rendering]) -> str:
     lines = ["## Where UER does not win\n"]
     found = [(stream, verdicts) for stream in streams(results) if (verdicts := stream.verdicts())]
     if not found:
         return "\n".join([*lines, "Nothing has been run yet that UER could be compared with.\n"])
     lines.append(
         "UER against the best of the other methods that were run on the same stream with the same memory, measure by "
-        "measure. Differences are paired by seed; *not settled* means that their 95 % interval includes zero. Less "
-        "forgetting is better.\n"
+        "measure. Who is better is said by the seeds that both were run with, one by one; *not settled* means that the "
+        "95 % interval of the difference includes zero. Less forgetting is better. Variants that were tried about rows "
+        "that differ from the paper are not compared here; they stand [below](#rows-that-differ-from-the-paper).\n"
     )
     for stream, verdicts in found:
         lost = [f"{verdict.measure} ({', '.join(verdict.ahead)})" for verdict in verdicts if verdict.ahead]
-        told = f"Others have the better mean in {'; '.join(lost)}." if lost else "UER has the best mean in all of them."
+        told = f"Others are better in {'; '.join(lost)}." if lost else "UER is the best in all of them."
         lines.append(
             f"**{_plain(stream.title)}**, {len(stream.groups)} methods. {told}\n\n{texts.markdown(stream.sheet())}"
         )
+        if behind := [f"after stage {stage} {', '.join(ahead)}" for stage, ahead in stream.stages()]:
+            lines.append(f"By stage, others have the better average accuracy {'; '.join(behind)}.\n")
+    return "\n".join([*lines, *map(_outdone, made)]).rstrip("\n") + "\n"
+
+
+def _outdone(one: Rendering) -> str:
+    """Which rows of a table end above the one that is the paper's best; Table 2 is compared stream by stream."""
+    sections = [section for section in one.sections if section.rows[0].measure == "accuracy"]
+    lines = []
+    for section in sections if one.item.slug != "table2" else []:
+        if found := outdone(section):
+            best, above = found
+            those = [f"{row.name} ({row.kind.shown(gap, sign=True)})" for row, gap in above]
+            told = f"{'; '.join(those)} {'ends' if len(those) == 1 else 'end'} above it" if those else "it is the best"
+            lines.append(f"**{one.item.title}.** The paper's best row is {best.name}; here {told}.\n")
     return "\n".join(lines)
 
 

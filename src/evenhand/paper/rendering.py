@@ -7,7 +7,8 @@ from typing import Any
 
 from evenhand import errors, files
 from evenhand.experiment.result import Result
-from evenhand.paper import curves, texts
+from evenhand.experiment.spec import Spec
+from evenhand.paper import curves, naming, texts
 from evenhand.paper.comparison import Row, Section, compare
 from evenhand.paper.curves import Panel
 from evenhand.paper.definitions import Item
@@ -54,7 +55,26 @@ class Rendering:
         """How much of it has been run, as a sentence."""
         if self.item.source == "bench":
             return "Steps are counted and timed; nothing is trained."
-        return f"{self.done or 'None'} of its {len(self.item.runs)} runs {'is' if self.done == 1 else 'are'} done."
+        runs = len(self.item.runs)
+        counted = f"{self.done or 'None'} of its {runs} runs {'is' if self.done == 1 else 'are'} done."
+        if runs == 1:
+            counted = f"Its one run is {'done' if self.done else 'not done'}."
+        return counted + (f" Not run: {'; '.join(self.lacking)}." if self.lacking else "")
+
+    @property
+    def lacking(self) -> list[str]:
+        """What a figure does not show since it has not been run, by stream; a table shows it as rows."""
+        if self.item.kind == "table" or not self.results:
+            return []
+        names, run = self.item.names(), {result.spec.setting for result in self.results}
+        places: dict[str, list[Spec]] = {}
+        for spec in self.item.settings():
+            places.setdefault(naming.place(spec.data, spec.memory), []).append(spec)
+        found = []
+        for place, specs in places.items():
+            if left := [names[spec.setting] for spec in specs if spec.setting not in run]:
+                found.append(place if len(left) == len(specs) else f"{', '.join(left)} ({place})")
+        return found
 
     @property
     def done(self) -> int:
@@ -84,7 +104,7 @@ class Rendering:
 
     def latex(self) -> str:
         """Its tables in LaTeX."""
-        return "\n".join(texts.latex(sheet) for sheet in self.sheets)
+        return "\n".join(texts.latex(sheet) for sheet in self.sheets) or f"% {self.item.title}: not run.\n"
 
     def write(self, folder: Path) -> tuple[list[Path], str]:
         """Write every format that can be written, and say what could not be."""

@@ -35,7 +35,8 @@ def of_panel(panel: Panel) -> Sheet:
         columns = ["previous classes", "current classes"]
         cells = [_halves(curve, panel.split) for curve in panel.curves]
     else:
-        chosen = range(0, len(panel.xs), -(-len(panel.xs) // MOST))
+        last = len(panel.xs) - 1
+        chosen = sorted({*range(0, last, -(-len(panel.xs) // MOST)), last})
         columns = [f"{panel.xs[i]:g}" for i in chosen]
         cells = [[_mean(curve.points[i]) for i in chosen] for curve in panel.curves]
     rows = [
@@ -58,7 +59,10 @@ def _row(row: Row) -> tuple[str, ...]:
         return row.name, paper, NOT_RUN, "", "", ""
     less = "" if row.difference is None else kind.shown(row.difference, sign=True)
     seeds = str(len(row.seeds)) if row.seeds else ""
-    return row.name, paper, with_interval(row.ours.mean, row.ours.half, kind), less, seeds, FLAG if row.flagged else ""
+    ours = with_interval(row.ours.mean, row.ours.half, kind)
+    if row.between:
+        ours += " ({} to {})".format(*map(kind.shown, row.between))
+    return row.name, paper, ours, less, seeds, FLAG if row.flagged else ""
 
 
 def _mean(point: Estimate | None) -> float | None:

@@ -22,7 +22,7 @@ LATEX = {
     **{mark: f"\\{mark}" for mark in "&%$#_{}"},
 }
 COMPARED = ("name", "method", "order", "data", "memory", "measure", "paper", "paper_interval", "ours", "interval",
-            "difference", "seeds", "flagged")  # fmt: skip
+            "between", "difference", "seeds", "flagged")  # fmt: skip
 DRAWN = ("panel", "name", "x", "at", "mean", "interval", "seeds")
 
 
@@ -69,10 +69,10 @@ def comma_separated(document: dict[str, Any]) -> str:
         for place, at in enumerate(panel["at"])
     ]
     target = io.StringIO()
-    writer = csv.DictWriter(target, DRAWN if points else COMPARED, lineterminator="\n")
+    writer = csv.DictWriter(target, DRAWN if document["kind"] == "figure" else COMPARED, lineterminator="\n")
     writer.writeheader()
     for row in points or rows:
-        writer.writerow({key: " ".join(map(str, v)) if isinstance(v, list) else v for key, v in row.items()})
+        writer.writerow({key: " ".join(map(str, v)) if isinstance(v, (list, tuple)) else v for key, v in row.items()})
     return target.getvalue()
 
 

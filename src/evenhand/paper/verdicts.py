@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from evenhand import metrics
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper import naming
+from evenhand.paper.comparison import Row, Section
 from evenhand.paper.definitions import memoryless
+from evenhand.paper.gains import paired
 from evenhand.paper.measures import MEASURES, percent
 from evenhand.paper.sheets import Sheet, with_interval
-from evenhand.report.group import Estimate, Group, Metric, difference
+from evenhand.report.group import Estimate, Group, Metric, at, difference
 
 CHAMPION = "uer"
 
@@ -33,9 +35,9 @@ class Verdict:
     Attributes
     ----------
     ahead
-        All methods whose mean is better than UER's.
+        All methods that are better than UER, on the mean over the seeds that they share with it; the best first.
     gap
-        UER's number less the best other's, paired by seed; None where they share no seed.
+        UER's number less the best other's, paired by seed.
     """
 
     measure: str
@@ -43,14 +45,14 @@ class Verdict:
     other: str
     best: Estimate
     ahead: tuple[str, ...]
-    gap: Estimate | None
+    gap: Estimate
     side: int
 
     @property
     def says(self) -> str:
         """What the seeds say."""
-        if self.gap is None or self.gap.half is None:
-            return "one seed" if self.gap else "no seed in common"
+        if self.gap.half is None:
+            return "one seed"
         if abs(self.gap.mean) <= self.gap.half:
             return "not settled"
         return "UER ahead" if self.side * self.gap.mean > 0 else "UER behind"
@@ -72,12 +74,23 @@ class Stream:
         found = [_verdict(name, champion, others, metric, side) for name, (metric, side) in COMPARED.items()]
         return [verdict for verdict in found if verdict is not None]
 
+    def stages(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The stages after which others have a better average accuracy than UER, seed by seed, and who."""
+        champion = next((group for group in self.groups if group.method == CHAMPION), None)
+        if champion is None:
+            return []
+        found = []
+        for stage in range(len(champion.runs[0].records)):
+            gaps = {group.label: difference(champion, group, at(metrics.average, stage)) for group in self.groups}
+            found.append((stage + 1, tuple(label for label, gap in gaps.items() if gap and gap.mean < 0)))
+        return [(stage, ahead) for stage, ahead in found if ahead]
+
     def sheet(self) -> Sheet:
         """The verdicts as a table."""
         rows = []
         for verdict in self.verdicts():
             ours, best = (with_interval(one.mean, one.half, _KIND) for one in (verdict.ours, verdict.best))
-            gap = with_interval(verdict.gap.mean, verdict.gap.half, _KIND, sign=True) if verdict.gap else "-"
+            gap = with_interval(verdict.gap.mean, verdict.gap.half, _KIND, sign=True)
             rows.append((verdict.measure, ours, f"{verdict.other} {best}", gap, verdict.says))
         return Sheet(f"{self.title} (%)", ("", "UER", "best other", "UER less it, paired", ""), tuple(rows))
 
@@ -96,6 +109,17 @@ class Stream:
         return Sheet(self.title, columns, tuple(rows))
 
 
+def outdone(section: Section) -> tuple[Row, list[tuple[Row, float]]] | None:
+    """The paper's best row of a table, and the rows that end above it here, by how much; None if it was not run."""
+    printed = [row for row in section.rows if row.published is not None]
+    best = max(printed, key=lambda row: row.published or 0, default=None)
+    if best is None or best.ours is None:
+        return None
+    gaps = [(row, paired(row, best)) for row in section.rows]
+    above = [(row, gap.mean) for row, gap in gaps if gap and gap.mean > 0]
+    return best, sorted(above, key=lambda pair: -pair[1])
+
+
 def streams(results: Sequence[Result]) -> list[Stream]:
     """Results by stream and memory; what keeps no memory stands in a stream of its own."""
     found: dict[tuple[str, int | None, str], list[Group]] = {}
@@ -110,14 +134,20 @@ def streams(results: Sequence[Result]) -> list[Stream]:
 
 
 def _verdict(name: str, champion: Group, others: Sequence[Group], metric: Metric, side: int) -> Verdict | None:
-    ours = percent(champion.estimate(metric))
-    theirs = [(group, estimate) for group in others if (estimate := percent(group.estimate(metric))) is not None]
-    if ours is None or not theirs:
+    """Others are ranked by what UER has more than they, seed by seed: a mean over other seeds is unfair."""
+    gaps = [(group, gap) for group in others if (gap := percent(difference(champion, group, metric))) is not None]
+    if not gaps:
         return None
-    ranked = sorted(theirs, key=lambda pair: -side * pair[1].mean)
-    best, estimate = ranked[0]
-    ahead = tuple(group.label for group, one in ranked if side * (one.mean - ours.mean) > 0)
-    return Verdict(name, ours, best.label, estimate, ahead, percent(difference(champion, best, metric)), side)
+    ranked = sorted(gaps, key=lambda pair: side * pair[1].mean)
+    best, gap = ranked[0]
+    ours, theirs = (_kept(group, metric) for group in (champion, best))
+    ahead = tuple(group.label for group, one in ranked if side * one.mean < 0)
+    return Verdict(name, ours, best.label, theirs, ahead, gap, side)
+
+
+def _kept(group: Group, metric: Metric) -> Estimate:
+    """A metric that is known to exist, in %."""
+    return Estimate(tuple(100 * value for run in group.runs if (value := metric(run.accuracy)) is not None))
 
 
 _KIND = MEASURES["accuracy"]
