@@ -144,7 +144,7 @@ def test_compare_takes_the_reference_of_the_same_settings(capsys, tmp_path):
     write(tmp_path, spec_of("er"), accuracy=0.4)
     write(tmp_path, spec_of("uer"), accuracy=0.5)
     write(tmp_path, spec_of("uer", lr=0.05), accuracy=0.7)
-    write(tmp_path, spec_of("uer", memory=50), accuracy=0.9)
+    write(tmp_path, spec_of("uer", memory=50), accuracy=0.8)
     rows = compared(capsys, tmp_path)
     assert rows["uer, lr 0.05"]["difference"] == pytest.approx(0.3)  # there is but one
     assert rows["uer, lr 0.05"]["differs"] == ["lr"]

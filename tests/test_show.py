@@ -89,8 +89,8 @@ def compare(capsys, root):
 
 def test_runs_of_other_stages_are_compared_in_tables_of_their_own(capsys, tmp_path):
     for stages in (2, 4):
-        write(tmp_path, spec_of("er", order="blurry", stages=stages), accuracy=0.1 * stages)
-        write(tmp_path, spec_of("uer", order="blurry", stages=stages), accuracy=0.2 * stages)
+        write(tmp_path, spec_of("er", order="blurry", stages=stages), accuracy=0.05 * stages)
+        write(tmp_path, spec_of("uer", order="blurry", stages=stages), accuracy=0.15 * stages)
     out = compare(capsys, tmp_path)
     two, four = out.partition("fashion-cut, memory 20, blurry, 4 stages")[::2]
     assert two.lstrip().startswith("fashion-cut, memory 20, blurry, 2 stages")

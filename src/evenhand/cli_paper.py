@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from evenhand import files, names
+from evenhand import names
 from evenhand.cli_data import prepare, use
 from evenhand.cli_options import PLACE, Flag, Place, print_json
 from evenhand.errors import EvenhandError, InputError
@@ -70,6 +70,7 @@ def paper(
     json
         Print one JSON document and nothing else.
     """
+    from evenhand import files
     from evenhand.paper import definitions, render, shown
 
     if records is not None and not records.is_dir():

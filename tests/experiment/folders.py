@@ -17,7 +17,7 @@ def write(root, spec, state="done", stages=None, accuracy=0.5, name=None, **fact
     folder.mkdir(parents=True)
     stages = range(spec.stages if stages is None else stages)
     matrix = [[accuracy + 0.1 * (stages[-1] - i)] * (i + 1) for i in stages]
-    metrics = [{"stage": i + 1, "arrival": list(range(i + 1)), "accuracy": line} for i, line in enumerate(matrix)]
+    metrics = [{"stage": i + 1, "arrival": list(range(i + 1)), **stage_of(line)} for i, line in enumerate(matrix)]
     timing = [{"stage": i + 1, "train_seconds": 2.0, "test_seconds": 0.5} for i in stages]
     facts = {"environment": {}, "hardware": {}, "classes": ["a", "b", "c"], **facts}
     (folder / "spec.json").write_text(spec.model_dump_json())
@@ -25,6 +25,11 @@ def write(root, spec, state="done", stages=None, accuracy=0.5, name=None, **fact
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
     (folder / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in timing))
     return folder
+
+
+def stage_of(accuracy):
+    """What a record of a stage must have."""
+    return {"accuracy": accuracy, "head": {}, "probability": []}
 
 
 def leave_lock(folder):

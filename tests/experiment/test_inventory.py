@@ -1,4 +1,5 @@
 import json
+import math
 import os
 from contextlib import suppress
 from datetime import datetime
@@ -14,7 +15,7 @@ from evenhand.experiment.conditions import choose, order, parse
 from evenhand.experiment.inventory import Row, inventory, read
 from evenhand.experiment.lock import held
 from evenhand.experiment.runs import Interrupted
-from experiment.folders import leave_lock, spec_of, write
+from experiment.folders import leave_lock, spec_of, stage_of, write
 
 
 def only(root):
@@ -91,6 +92,10 @@ def test_a_folder_under_a_name_that_its_spec_never_had_is_damaged(tmp_path, name
     assert "has the spec of another run" in row.note
 
 
+def lines(*accuracies):
+    return "".join(json.dumps(stage_of(accuracy)) + "\n" for accuracy in accuracies)
+
+
 DAMAGE = [
     ("spec.json", "{", "spec.json is damaged: it holds no JSON"),
     ("spec.json", "[]", "its spec cannot be read"),
@@ -104,10 +109,12 @@ DAMAGE = [
     ("status.json", '{"state": "failed", "error": "\\ud800"}', "?"),
     ("metrics.jsonl", "", "holds 0 of 3 stages"),
     ("metrics.jsonl", '{"accuracy": [0.5]}\n', "holds 1 of 3 stages"),
-    ("metrics.jsonl", '{"accuracy": [0.5]}\n' * 3, "metrics.jsonl is damaged"),
-    ("metrics.jsonl", '{"accuracy": [NaN]}\n{"accuracy": [1, 1]}\n{"accuracy": [1, 1, NaN]}\n', "its records"),
-    ("metrics.jsonl", '{"accuracy": ["a"]}\n{"accuracy": [1, 1]}\n{"accuracy": [1, 1, 1]}\n', "its records"),
-    ("metrics.jsonl", "[1]\n", "its records"),
+    ("metrics.jsonl", lines([0.5], [0.5], [0.5]), "are damaged"),
+    ("metrics.jsonl", lines([1], [1, 1], [1, 1, math.nan]), "are damaged"),
+    ("metrics.jsonl", lines([1], [1, 1], [1, 1, 100]), "are damaged"),
+    ("metrics.jsonl", lines(["a"], [1, 1], [1, 1, 1]), "are damaged"),
+    ("metrics.jsonl", lines([1], [1, 1], [1, 1, 1]).replace("head", "tail"), "are damaged"),
+    ("metrics.jsonl", "[1]\n" * 3, "are damaged"),
     ("metrics.jsonl", None, "metrics.jsonl is damaged"),
     ("timing.jsonl", "{", "timing.jsonl is damaged"),
     ("timing.jsonl", '{"train_seconds": "a"}', "are damaged"),

@@ -44,7 +44,7 @@ def report(capsys):
         ("spec.json", '{"method": "errr"}', "{}/spec.json cannot be used: There is no method called 'errr'."),
         ("spec.json", "{", "{}/spec.json is damaged: it holds no JSON."),
         ("status.json", "[]", "{}/status.json is damaged: it holds no status."),
-        ("metrics.jsonl", "[]", "The records in {} are damaged."),
+        ("metrics.jsonl", "[]", "{}/metrics.jsonl is damaged: it holds 1 of"),
     ],
 )
 def test_a_damaged_run_is_named_and_left_out(report, done, tmp_path, file, content, sentence):

@@ -131,9 +131,7 @@ class Folder:
                 if _digest(self.path / name) != digest:
                     raise errors.RunError(f"{self.path / name} is damaged. Remove its folder to run it anew.")
             records, timing = _lines(self.path / "metrics.jsonl"), _lines(self.path / "timing.jsonl")
-            if not _whole(records, self.spec):
-                raise ValueError("a record for each stage is wanted")
-            return Result(
+            result = Result(
                 spec=self.spec,
                 key=self.spec.key,
                 records=records,
@@ -141,6 +139,12 @@ class Folder:
                 seconds=sum(line["train_seconds"] + line["test_seconds"] for line in timing),
                 environment={**status["environment"], **status["hardware"]},
             )
+            if len(records) != self.spec.stages:
+                path, held = self.path / "metrics.jsonl", f"{len(records)} of {self.spec.stages} stages"
+                raise errors.RunError(f"{path} is damaged: it holds {held}. Remove its folder to run it anew.")
+            if not all(_whole(line, stage, self.spec) for stage, line in enumerate(records, 1)):
+                raise ValueError("a stage lacks some of its numbers")
+            return result
         except (KeyError, TypeError, ValueError, AttributeError):
             raise errors.RunError(f"The records in {self.path} are damaged. Remove the folder to start anew.") from None
 
@@ -157,13 +161,11 @@ def results(root: Path) -> list[Result]:
     return found
 
 
-def _whole(records: list[dict[str, Any]], spec: Spec) -> bool:
-    """Whether there is a line for each stage, with all that a line has."""
+def _whole(line: dict[str, Any], stage: int, spec: Spec) -> bool:
+    """Whether the record of a stage has all that one has."""
     needed = {"accuracy", "head", "probability", *(["otherwise"] if spec.forms == "both" else [])}
-    return len(records) == spec.stages and all(
-        needed <= line.keys() and len([float(value) for value in line["accuracy"]]) == stage
-        for stage, line in enumerate(records, 1)
-    )
+    accuracy = line["accuracy"]
+    return needed <= line.keys() and len(accuracy) == stage and all(0 <= value <= 1 for value in accuracy)
 
 
 def _digest(path: Path) -> str:
