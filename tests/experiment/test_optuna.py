@@ -7,6 +7,7 @@ from evenhand.experiment.engine import Failure
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.tune import ENOUGH, Stopped, best
 from evenhand.learner import Learner
+from experiment.folders import stage_of
 from experiment.searches import real, records, sealed, stages_of, tuning_of
 
 
@@ -28,7 +29,7 @@ class Staged:
         reached = [self.accuracy(spec, stage) for stage in range(1, until + 1)]
         diverged = None in reached
         reached = reached[: reached.index(None)] if diverged else reached
-        lines = [{"accuracy": [accuracy] * stage} for stage, accuracy in enumerate(reached, 1)]
+        lines = [stage_of([accuracy] * stage) for stage, accuracy in enumerate(reached, 1)]
         timing = [{"train_seconds": 1.0, "test_seconds": 1.0}] * len(lines)
         with folder.locked():
             folder.publish({"metrics": lines, "timing": timing})
