@@ -109,6 +109,9 @@ def test_findings_stand_below_their_rows(folder, tmp_path, monkeypatch):
     text = section((tmp_path / "page.md").read_text(), "Rows that differ from the paper")
     assert "which rules out the joint pass" in text
     assert "not known" not in text
+    known[0] = Finding(**about, **more, neck=True)
+    page.write(tmp_path / "page.md", folder)
+    assert "joint pass" not in (tmp_path / "page.md").read_text()  # it is about a row of Table 4
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,7 @@ def test_findings_stand_below_their_rows(folder, tmp_path, monkeypatch):
         ({"tried": 3}, "'tried' of a finding must be a text"),
         ({"memory": 0.5}, "'memory' of a finding must be a whole number"),
         ({"explains": "yes"}, "'explains' of a finding must be"),
+        ({"neck": 1}, "'neck' of a finding must be"),
         ({"method": "err"}, "no method called 'err'"),
     ],
 )
@@ -174,7 +178,8 @@ def test_every_flagged_row_of_the_committed_records_has_a_finding_or_says_that_i
     text = (PROJECT / "docs/reproduction.md").read_text()
     for row in (row for one in made for row in one.flagged):
         lines = [line for line in text.splitlines() if line.startswith(f"- **{row.name}** on {row.data}")]
-        lines = [line for line in lines if row.memory is None or f"memory {row.memory}:" in line]
+        place = f"memory {row.memory}{', with a neck' if row.neck else ''}:"
+        lines = [line for line in lines if row.memory is None or place in line]
         assert len(lines) == 1
         assert (page.UNEXPLAINED in lines[0]) == (not any(finding.about(row) for finding in known))
     flagged = [row for one in made for row in one.flagged]

@@ -33,6 +33,8 @@ class Row:
         The seeds that were run; none for what was counted or timed.
     between
         The 95 % interval of a median over rounds, for what was timed.
+    neck
+        Whether a layer was added before the head, as in Table 4.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Row:
     ours: Estimate | None
     seeds: tuple[int, ...]
     between: tuple[float, float] | None = None
+    neck: bool = False
 
     @property
     def kind(self) -> Measure:
@@ -161,4 +164,5 @@ def _row(
         ours=Estimate(tuple(values)) if values else None,
         seeds=tuple(run.spec.seed for run in group) if values else (),
         between=(steps["time_low"], steps["time_high"]) if measure == "time" and "time_low" in steps else None,
+        neck=spec.neck,
     )

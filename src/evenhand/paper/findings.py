@@ -10,7 +10,8 @@ from evenhand.paper.comparison import Row
 
 TEXTS = ("method", "data", "order", "tried", "rules_out")
 NEEDED = ("method", "data", "tried", "number", "rules_out")
-KEYS = (*TEXTS, "memory", "number", "explains")
+TRUTHS = ("explains", "neck")
+KEYS = (*TEXTS, *TRUTHS, "memory", "number")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Finding:
         What it gave, in the units of the row.
     explains
         Whether it shows what causes the difference.
+    neck
+        Whether the row is of Table 4, where a layer is added before the head.
     """
 
     method: str
@@ -37,10 +40,12 @@ class Finding:
     memory: int | None = None
     order: str = "classes"
     explains: bool = False
+    neck: bool = False
 
     def about(self, row: Row) -> bool:
         """Whether it is about this row."""
-        return all(getattr(self, name) == getattr(row, name) for name in ("method", "data", "memory", "order"))
+        alike = ("method", "data", "memory", "order", "neck")
+        return all(getattr(self, name) == getattr(row, name) for name in alike)
 
 
 def read(path: Path) -> list[Finding]:
@@ -71,7 +76,8 @@ def _finding(entry: dict[str, Any]) -> Finding:
         if key in entry and not isinstance(entry[key], str):
             raise errors.wrong(f"The '{key}' of a finding", "be a text", entry[key])
     errors.number("The 'number' of a finding", entry["number"])
-    errors.truth("The 'explains' of a finding", entry.get("explains", False))
+    for key in TRUTHS:
+        errors.truth(f"The '{key}' of a finding", entry.get(key, False))
     if "memory" in entry:
         errors.whole("The 'memory' of a finding", entry["memory"], 0)
     return Finding(**{**entry, "method": registry.canonical(entry["method"])})

@@ -179,6 +179,7 @@ def _differing(rows: Sequence[Row], known: Sequence[Finding]) -> str:
     for row in rows:
         ours = row.kind.shown(row.ours.mean if row.ours else None)
         place = f"{row.data}, memory {row.memory}" if row.memory is not None else row.data
+        place += ", with a neck" if row.neck else ""
         lines.append(f"- **{row.name}** on {place}: paper {row.kind.shown(row.published)}, ours {ours}.")
         about = [finding for finding in known if finding.about(row)]
         lines += [
