@@ -152,3 +152,28 @@ def test_without_the_extra_the_texts_are_written_and_the_rest_is_told(table, tmp
     paths, problem = table.write(tmp_path)
     assert {path.suffix for path in paths} == {".md", ".tex", ".csv"}
     assert re.fullmatch(rf'HTML, PNG and SVG need {missing}.*pip install "evenhand\[report\]".', problem)
+
+
+def test_a_table_of_many_stages_ends_with_the_last():
+    fields = {"methods": ["er"], "data": "cifar100", "stages": 20, "seeds": 1}
+    item = parse({"title": "Own", "kind": "figure", "draws": "stages", **fields}, "own")
+    [sheet] = render(item, [result(spec) for spec in item.specs]).sheets
+    assert sheet.columns[1:-1] == ("1", "3", "5", "7", "9", "11", "13", "15", "17", "19", "20")
+
+
+def test_alphas_are_compared_by_the_seeds_that_all_have():
+    item = narrow(find("scale"), 2, methods=["uer", "uer_a"])
+    levels = {("uer", 0): 0.2, ("uer", 1): 0.4, ("uer_a", 0): 0.3}
+    made = [
+        result(spec, *2 * [levels[spec.method, spec.seed]]) for spec in item.specs if (spec.method, spec.seed) in levels
+    ]
+    [panel] = render(item, made).panels
+    assert (panel.xs, [point.mean for point in panel.curves[0].points]) == ((0.5, 1.0), pytest.approx([20, 30]))
+    [alone] = render(item, [one for one in made if one.spec.method == "uer"]).panels
+    assert alone.curves[0].points[0].mean == pytest.approx(30)
+
+
+def test_a_figure_without_runs_has_the_header_of_one(tmp_path):
+    render(find("scale"), []).write(tmp_path)
+    assert (tmp_path / "scale.csv").read_text() == "panel,name,x,at,mean,interval,seeds\n"
+    assert (tmp_path / "scale.tex").read_text() == "% Figure: the scale alpha: not run.\n"
