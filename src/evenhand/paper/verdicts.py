@@ -65,9 +65,14 @@ class Stream:
     title: str
     groups: tuple[Group, ...]
 
+    @property
+    def champion(self) -> Group | None:
+        """UER, if it was run."""
+        return next((group for group in self.groups if group.method == CHAMPION), None)
+
     def verdicts(self) -> list[Verdict]:
         """One for each measure; none where UER, or anything beside it, was not run."""
-        champion = next((group for group in self.groups if group.method == CHAMPION), None)
+        champion = self.champion
         others = [group for group in self.groups if group is not champion]
         if champion is None or not others:
             return []
@@ -76,7 +81,7 @@ class Stream:
 
     def stages(self) -> list[tuple[int, tuple[str, ...]]]:
         """The stages after which others have a better average accuracy than UER, seed by seed, and who."""
-        champion = next((group for group in self.groups if group.method == CHAMPION), None)
+        champion = self.champion
         if champion is None:
             return []
         found = []
