@@ -10,6 +10,7 @@ from evenhand.paper.definitions import narrow, parse, read
 from evenhand.paper.findings import parse as parse_findings
 
 OWN = {"title": "Own", "methods": ["er", "uer"], "memory": [20, 40], "seeds": 2}
+TIMED = {"title": "Own", "source": "bench", "methods": ["er", "uer"]}
 
 
 def expecting(**entry):
@@ -35,6 +36,9 @@ def test_an_entry_with_lists_is_a_row_for_each_place():
         ({**OWN, "kind": "figure"}, "A figure says what it 'draws'"),
         ({**OWN, "draws": "stages"}, "a table does not"),
         ({**OWN, "source": "web"}, "'source' of a definition must be one of runs, bench"),
+        ({**OWN, "source": "bench"}, "times steps with data = cifar100, memory = 1000, whatever 'memory' says"),
+        ({**TIMED, "memory": 200}, "whatever 'memory' says. Leave it out."),
+        ({**TIMED, "seeds": 3}, "whatever 'seeds' says. Leave it out."),
         ({**OWN, "memry": 3}, "no field of a grid called 'memry'"),
         ({"title": "Own"}, "needs methods"),
         ({**OWN, "expected": 3}, r"must be tables \[\[expected\]\]. Got 3"),
@@ -67,6 +71,10 @@ def test_an_entry_with_lists_is_a_row_for_each_place():
 def test_a_mistake_is_one_sentence(content, sentence):
     with pytest.raises(errors.InputError, match=sentence):
         parse(content, "own")
+
+
+def test_steps_have_the_setting_in_which_they_are_timed():
+    assert {(spec.data, spec.memory) for spec in parse(TIMED, "own").specs} == {("cifar100", 1000)}
 
 
 def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path):

@@ -26,6 +26,7 @@ SLUGS = ("table1", "table2", "table3", "table4", "analysis", "stages", "improvem
 ORDERS = ("iid", "iid++")  # of the stream, which the paper lists among the methods
 DRAWN = ("comparison", "stages", "improvement", "analysis", "scale", "balance")
 CHOICES = {"kind": ("table", "figure"), "source": ("runs", "bench"), "draws": DRAWN}
+STEP = {"data": "cifar100", "memory": 1000}  # in which steps are counted and timed
 TEXTS = {"title": "", "kind": "table", "source": "runs", "draws": "comparison", "command": "", "note": ""}
 
 
@@ -130,6 +131,8 @@ def parse(content: dict[str, Any], slug: str) -> Item:
         raise errors.InputError("A definition needs a title.")
     if (header["kind"] == "table") != (header["draws"] == "comparison"):
         raise errors.InputError(f"A figure says what it 'draws', {' or '.join(DRAWN[1:])}; a table does not.")
+    if header["source"] == "bench":
+        rest = _timed(rest)
     made = grid.parse(rest)
     expected = expand(entries)
     measures = tuple(dict.fromkeys(name for one in expected for name in one.numbers)) or ("accuracy",)
@@ -144,6 +147,17 @@ def parse(content: dict[str, Any], slug: str) -> Item:
     )
     _match(item)
     return item
+
+
+def _timed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of steps, which have one setting and differ in their methods alone; what says otherwise is refused."""
+    for name, value in fields.items():
+        if name not in ("root", "methods") and STEP.get(name) != value:
+            setting = ", ".join(f"{field} = {held}" for field, held in STEP.items())
+            raise errors.InputError(
+                f"The source 'bench' times steps with {setting}, whatever '{name}' says. Leave it out."
+            )
+    return {**STEP, **fields}
 
 
 def _match(item: Item) -> None:
