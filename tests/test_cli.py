@@ -34,6 +34,34 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
+def test_what_is_done_is_read_though_its_data_are_gone(capsys, tmp_path):
+    y, x = np.arange(40) % 4, np.zeros((40, 8, 8, 1), dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", train_x=x, train_y=y, test_x=x, test_y=y)
+    (tmp_path / "grid.toml").write_text(
+        f"methods = ['er']\ndata = 'npz:{tmp_path}/mine.npz'\nstages = 2\nmemory = 8\nbackbone = 'mlp(hidden=4)'"
+    )
+    made = ["--root", tmp_path / "runs", "--threads", 1, "--workers", 1]
+    own = [
+        "run",
+        "er",
+        "--data",
+        f"npz:{tmp_path}/mine.npz",
+        "--stages",
+        2,
+        "--memory",
+        8,
+        "--backbone",
+        "mlp(hidden=4)",
+    ]
+    code, table, _ = call(capsys, *own, *made)
+    assert code == 0
+    (tmp_path / "mine.npz").unlink()
+    assert call(capsys, *own, *made)[:2] == (0, table)
+    assert call(capsys, "grid", tmp_path / "grid.toml", *made)[0] == 0
+    code, _, err = call(capsys, *own, "--seeds", 2, *made)
+    assert (code, "There is no file" in err) == (2, True)
+
+
 def test_json_is_all_that_stdout_has(capsys, root):
     code, out, _ = call(capsys, "run", "er", "uer(alpha=0.5)", "--seeds", 2, "--root", root, "--json", *QUICK)
     assert code == 0

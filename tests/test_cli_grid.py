@@ -101,6 +101,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(capsys, file, tmp_pa
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+def test_a_folder_without_a_spec_is_made_anew_as_the_dry_run_says(capsys, file, tmp_path):
+    (tmp_path / "runs" / SPECS[0].key).mkdir(parents=True)
+    _, out, _ = call(capsys, "grid", file, "--dry-run")
+    assert rows(out)[0] == ["er seed 0", "missing", "0/2", "run", SPECS[0].key]
+    code, _, _ = call(capsys, "grid", file, "--engine", "inline", "--threads", 1)
+    assert code == 0
+
+
 def test_a_dry_run_of_nothing_makes_no_folder(capsys, file, tmp_path):
     assert call(capsys, "grid", file, "--dry-run")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["grid.toml"]

@@ -130,7 +130,9 @@ def test_vectors_that_are_to_be_augmented():
 def test_images_that_are_to_be_augmented_or_edited_lie_between_0_and_1(x, made, learner):
     made = learner(made[0], augment=made[1])
     before = frozen_state(made)
-    with pytest.raises(InputError, match=r"to augment or edit must be uint8 or floats in \[0, 1\]\. Got .* instead\."):
+    with pytest.raises(
+        InputError, match=r"to augment or change must be uint8 or floats in \[0, 1\]\. Got .* instead\."
+    ):
         made.observe(x, [0, 1])
     assert unchanged(made, before)
     learner("uer").observe(x, [0, 1])  # without augmentation they may be anything

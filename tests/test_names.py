@@ -57,10 +57,20 @@ NO_CALLS = [
 NO_NAMES = ["", " ", "+", "er+", "er-uer", "er.uer", "er()()", "1", "'er'", "er\nuer"]
 
 
-@pytest.mark.parametrize("text", [*NO_NAMES, *NO_CALLS, "(" * 300, "er" + "+er" * 400, "-" * 400 + "er"])
+@pytest.mark.parametrize(
+    "text",
+    [*NO_NAMES, *NO_CALLS, "(" * 300, "-" * 400 + "er", "-" * 9000 + "er", "er" + "+er" * 3000],
+)
 def test_a_text_that_is_no_name(text):
     with pytest.raises(InputError, match=r"A name must look like er, uer\(alpha=0\.3\) or mir\+uer\. Got "):
         resolve(text)
+
+
+def test_a_long_name_is_read_and_one_that_is_too_long_says_so():
+    words = ",".join(f"n{number:08d}" for number in range(100))
+    assert parse(f"classes(sequence='{words}')") == [("classes", {"sequence": words})]
+    with pytest.raises(InputError, match="A name must have at most 10000 characters. Got 10001"):
+        parse("e" * 10_001)
 
 
 def test_a_parameter_that_is_given_twice():
@@ -120,6 +130,7 @@ def test_canonical_means_the_same(text):
         ('uer(couple="neck")', "uer(couple='neck')"),
         ("finetune + uer(alpha=0.5)", "finetune+uer"),
         ("(er)", "er"),
+        ("uer(alpha=0.3)+mir", "mir+uer(alpha=0.3)"),
     ],
 )
 def test_canonical_spells_a_name_in_one_way(text, spelled):

@@ -1,5 +1,7 @@
 """The orders beyond plain classes, and what holds for all of them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -258,13 +260,38 @@ def test_domains_do_what_they_are_called():
         ("blurry( blur = 10 )", "blurry"),
         ("blurry(blur=20, disjoint=30)", "blurry(disjoint=30, blur=20)"),
         ("smooth(width=0.25)", "smooth"),
+        ("blurry(blur=20.0, disjoint=50.0)", "blurry(blur=20)"),
+        ("iid(twice=True)", "iid++"),
+        ("iid(twice=False)", "iid"),
+        ("classes(sequence='1, 0')", "classes(sequence='1,0')"),
+        ("domains(kinds=' dark , blur')", "domains(kinds='dark,blur')"),
     ],
 )
 def test_an_order_has_one_spelling(given_name, name):
     assert canonical(given_name) == name
 
 
-def test_equal_classes_of_all_orders_are_tested():
+@pytest.mark.parametrize(
+    ("order", "sentence"),
+    [
+        ("classes(sequence=5)", "The 'sequence' of classes must be a text. Got 5"),
+        ("domains(kinds=3)", "The 'kinds' of domains must be a text. Got 3"),
+        ("iid(twice='no')", "The field 'twice' of iid must be True or False. Got 'no'"),
+    ],
+)
+def test_a_wrong_parameter_is_one_sentence(order, sentence):
+    with pytest.raises(InputError, match=sentence):
+        canonical(order)
+
+
+def test_domains_refuse_floats_that_they_would_cut():
+    data = marked()
+    data = replace(data, train_x=data.train_x.float())
+    with pytest.raises(InputError, match=r"must be uint8 or floats in \[0, 1\]"):
+        Stream.split(data, 2, 0, "domains")
+
+
+def test_every_class_is_tested_in_every_order():
     for order in ALL:
         stream = Stream.split(marked(), 2, 0, order)
         tested = {int(label) for stage in range(len(stream.stages)) for label in stream.test(stage)[1]}

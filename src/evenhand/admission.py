@@ -35,10 +35,12 @@ def samples(x: Any) -> Tensor:
 
 
 def bounded(images: Tensor) -> None:
-    """Refuse floats outside [0, 1], which no augmentation and no edit would leave as they are."""
+    """Refuse floats outside [0, 1], which no augmentation, edit or condition would leave as they are."""
     if images.is_floating_point() and (images.amin() < 0 or images.amax() > 1):
         reached = f"{images.amin():g} to {images.amax():g}"
-        raise errors.InputError(f"Images to augment or edit must be uint8 or floats in [0, 1]. Got {reached} instead.")
+        raise errors.InputError(
+            f"Images to augment or change must be uint8 or floats in [0, 1]. Got {reached} instead."
+        )
 
 
 def labels(y: Any, count: int) -> list[Label]:

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from evenhand import __version__
 from evenhand.cli_data import data as data_app
-from evenhand.cli_grid import conclude, grid, sinks, tune
+from evenhand.cli_data import use
+from evenhand.cli_grid import conclude, grid, ready, sinks, tune
 from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting, print_json
 from evenhand.cli_paper import paper
-from evenhand.cli_runs import runs
+from evenhand.cli_runs import name_left_out, runs
 from evenhand.errors import EvenhandError, InputError
 
 app = App(
@@ -82,7 +83,8 @@ def run(
     numbers = [seed] if seed is not None else range(seeds or 1)
     specs = [Spec.make(setting.preset, method=name, seed=number, **fields) for name in methods for number in numbers]
     place.check()
-    setting.prepare()
+    use(setting.data_dir)
+    ready(specs, root)
     how = {"anyway": anyway, "compile": COMPILE[compile], "track": sinks(track)}
     return conclude(place.run(list(dict.fromkeys(specs)), root, **how), json)
 
@@ -113,7 +115,7 @@ def methods(pattern: str = "*", *, json: Flag = False) -> None:
 def report(
     root: Path = Path("runs"), *, output: Annotated[Path, Parameter(name=["--output", "-o"])] = Path("report.html")
 ) -> None:
-    """Write one self-contained HTML page about all finished runs below a root; damaged ones are named and left out.
+    """Write one self-contained HTML page about all finished runs below a root; damaged and outdated ones are left out.
 
     Parameters
     ----------
@@ -123,15 +125,11 @@ def report(
         The page to write.
     """
     from evenhand import report as page
-    from evenhand.experiment.folder import Folder
-    from evenhand.experiment.inventory import inventory
+    from evenhand.experiment.inventory import inventory, results
 
     rows = inventory(root)
-    for row in rows:
-        if row.state == "damaged":
-            print(f"Left out: {row.sentence}", file=sys.stderr)
-    done = [row.spec for row in rows if row.state == "done" and row.spec]
-    found = [result for spec in done if (result := Folder(root, spec).result())]
+    name_left_out(rows)
+    found = results(rows)
     if not found:
         raise InputError(f"There is no finished run in {root}. Make one with evenhand run.")
     page.write(found, output)

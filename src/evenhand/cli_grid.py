@@ -3,11 +3,13 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from evenhand.cli_data import prepare, use
 from evenhand.cli_options import COMPILE, PLACE, SETTING, Compile, Flag, Place, Setting, print_json
+from evenhand.errors import RunError
 
 if TYPE_CHECKING:
     from evenhand.experiment.engine import Outcome
@@ -62,8 +64,7 @@ def grid(
     if dry_run:
         _show_plan(read.specs, root, json)
         return 0
-    for kind in dict.fromkeys((spec.data, spec.size, spec.skip_bad) for spec in read.specs):
-        prepare(*kind)
+    ready(read.specs, root)
     outcomes = place.run(read.specs, root, anyway=anyway, compile=COMPILE[compile], track=tracked, patient=True)
     code = conclude(outcomes, json)
     return 1 if code == 2 else code
@@ -148,6 +149,19 @@ def tune(
     return 0
 
 
+def ready(specs: "Sequence[Spec]", root: Path) -> None:
+    """Make the data ready of runs that are not done, so that from then on they load at once."""
+    from evenhand.experiment.folder import Folder
+
+    def done(spec: "Spec") -> bool:
+        with suppress(RunError):  # what is damaged is named when its run is tried
+            return Folder(root, spec).result() is not None
+        return False
+
+    for kind in dict.fromkeys(spec.source for spec in specs if not done(spec)):
+        prepare(*kind)
+
+
 def conclude(outcomes: "Sequence[Outcome]", json: bool) -> int:
     """Print what came of many runs; the exit code."""
     from evenhand import show
@@ -191,7 +205,7 @@ def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
     from evenhand.experiment import inventory
     from evenhand.experiment.spec import titles
 
-    rows = [inventory.read(root / spec.key) if (root / spec.key).exists() else None for spec in specs]
+    rows = [inventory.read(root / spec.key) if (root / spec.key / "spec.json").exists() else None for spec in specs]
     plan = [
         {"key": spec.key, "run": name, "state": row.state if row else "missing", "stage": row.stage if row else 0}
         for spec, name, row in zip(specs, titles(specs), rows, strict=True)

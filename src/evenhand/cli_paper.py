@@ -101,14 +101,17 @@ def paper(
     if not no_run:
         problems, stopped = _run(chosen, folders, place, anyway)
     rendering = render(chosen, *_found(chosen, folders))
+    written = ""
+    if output is not None:
+        paths, lacking = rendering.write(output)
+        written = f"{output}: {', '.join(path.name for path in paths)}"
+        problems += [lacking] if lacking else []
     if json:
         print_json({**rendering.document(), "problems": problems})
     else:
         shown.show(rendering)
-    if output is not None:
-        paths, lacking = rendering.write(output)
-        print(f"{output}: {', '.join(path.name for path in paths)}", file=sys.stderr if json else sys.stdout)
-        problems += [lacking] if lacking else []
+    if written:
+        print(written, file=sys.stderr if json else sys.stdout)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 130 if stopped else 1 if problems else 0
@@ -167,16 +170,12 @@ def _run(item: "Item", folders: Sequence[Path], place: Place, anyway: bool) -> t
 def _prepared(specs: "Sequence[Spec]") -> "tuple[list[Spec], list[str]]":
     """The runs whose data is there, and a sentence about each dataset that is not; the others need not wait for it."""
     problems: dict[tuple[str, int | None, bool], str] = {}
-    for kind in dict.fromkeys(map(_kind, specs)):
+    for kind in dict.fromkeys(spec.source for spec in specs):
         try:
             prepare(*kind)
         except EvenhandError as error:
             problems[kind] = str(error)
-    return [spec for spec in specs if _kind(spec) not in problems], list(problems.values())
-
-
-def _kind(spec: "Spec") -> tuple[str, int | None, bool]:
-    return spec.data, spec.size, spec.skip_bad
+    return [spec for spec in specs if spec.source not in problems], list(problems.values())
 
 
 def _found(item: "Item", folders: Sequence[Path]) -> tuple[list[Any], dict[str, dict[str, float]]]:

@@ -4,12 +4,15 @@ import csv as csv_module
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from evenhand.cli_options import Flag, print_json
 from evenhand.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from evenhand.experiment.inventory import Row
 
 runs = App(name="runs", help="List the runs below a root, compare them, clean up.")
 Where = Annotated[list[str] | None, Parameter(negative=(), allow_leading_hyphen=True)]
@@ -78,17 +81,17 @@ def compare(
     """
     from evenhand import show, show_runs
     from evenhand.experiment.conditions import choose
-    from evenhand.experiment.folder import Folder
-    from evenhand.experiment.inventory import inventory
+    from evenhand.experiment.inventory import inventory, results
     from evenhand.registry import canonical
 
     _either(json, csv)
-    done = [row for row in choose(inventory(root), where or ()) if row.state == "done"]
-    results = [result for row in done if row.spec and (result := Folder(root, row.spec).result())]
-    if not results:
+    chosen = choose(inventory(root), where or ())
+    name_left_out(chosen)
+    found = results(chosen)
+    if not found:
         raise InputError(f"There is no finished run in {root}{' that is like that' if where else ''}.")
     reference = canonical(to)
-    rows = show_runs.comparison(results, reference)
+    rows = show_runs.comparison(found, reference)
     if json:
         print_json({"schema": 1, "reference": reference, "comparisons": rows})
     elif csv:
@@ -142,6 +145,13 @@ def prune(root: Path = Path("runs"), *, where: Where = None, states: Flag = Fals
     for problem in problems:
         print(problem, file=sys.stderr)
     return 2 if problems else 0
+
+
+def name_left_out(rows: "Sequence[Row]") -> None:
+    """Say which runs are not shown though they may be finished."""
+    for row in rows:
+        if row.state in ("damaged", "outdated"):
+            print(f"Left out: {row.sentence}", file=sys.stderr)
 
 
 def _either(json: bool, csv: bool) -> None:

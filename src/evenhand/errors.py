@@ -74,6 +74,13 @@ def truth(what: str, value: object) -> bool:
     return value
 
 
+def text(what: str, value: object) -> str:
+    """Return the value if it is a text, else raise."""
+    if not isinstance(value, str):
+        raise wrong(what, "be a text", value)
+    return value
+
+
 def choice(what: str, value: object, options: Iterable[str]) -> str:
     """Return the value if it is one of the options, else raise."""
     names = list(options)

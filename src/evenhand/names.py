@@ -8,7 +8,7 @@ from typing import Any
 from evenhand import errors
 
 COMMA = re.compile(r",(?![^(]*\))")
-LONGEST = 1000  # characters of a name
+LONGEST = 10_000  # characters of a name; an order of 1000 classes has its place
 LARGEST = 1e300  # number in one
 
 
@@ -18,9 +18,9 @@ def parse(text: str) -> list[tuple[str, dict[str, Any]]]:
     >>> parse("mir(candidates=100)+uer")
     [('mir', {'candidates': 100}), ('uer', {})]
     """
+    if len(text) > LONGEST:
+        raise errors.wrong("A name", f"have at most {LONGEST} characters", len(text))
     try:
-        if len(text) > LONGEST:
-            raise ValueError
         return _terms(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise errors.wrong("A name", "look like er, uer(alpha=0.3) or mir+uer", text) from None

@@ -143,8 +143,8 @@ def resolve(text: str) -> Method:
 
 
 def canonical(text: str) -> str:
-    """The one spelling of a method's name: defaults left out, parameters in their declared order."""
-    return "+".join(_spell(recipe, arguments) for recipe, arguments in terms(text))
+    """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order."""
+    return "+".join(_spell(*term) for term in sorted(terms(text), key=lambda term: term[0].name))
 
 
 def terms(text: str) -> list[tuple[Recipe, dict[str, Any]]]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +33,49 @@ def test_a_node_with_another_version_says_so():
     outcome, packed = cluster.make("0.0", SPECS[0], None, {}, 1, How(), {}, None)
     assert packed == {}
     assert f"A node has evenhand {__version__}, the caller 0.0" in outcome.sentence
+
+
+class Lossy:
+    """A cluster that loses a task when it is cancelled; the first one to begin is a Ctrl-C."""
+
+    exceptions = SimpleNamespace(RayError=EOFError, RayTaskError=ZeroDivisionError, TaskCancelledError=KeyError)
+
+    def __init__(self):
+        self.begun, self.cancelled = [], []
+
+    def remote(self, *given, **_):
+        if not given:
+            return lambda _: self
+        self.begun.append(f"task {len(self.begun) + 1}")
+        signal.raise_signal(signal.SIGINT)
+        return self.begun[-1]
+
+    def options(self, **_):
+        return self
+
+    def put(self, data):
+        return data
+
+    def cancel(self, task):
+        self.cancelled.append(task)
+
+    def wait(self, tasks, timeout):
+        return [task for task in tasks if task in self.cancelled], []
+
+    def get(self, task):
+        raise EOFError
+
+
+def test_what_is_lost_after_ctrl_c_is_not_begun_again(tmp_path, monkeypatch):
+    ray = Lossy()
+    monkeypatch.setattr(engine, "AGAIN", 0)
+    monkeypatch.setattr(cluster, "_connected", lambda _: ray)
+    for name in ("_post", "_warn"):
+        monkeypatch.setattr(cluster, name, lambda *_: None)
+    monkeypatch.setattr(cluster, "_news", lambda *_: [])
+    outcomes = run_all(SPECS[:2], tmp_path, How(retries=2, shared=True), engine="ray", workers=1, threads=1)
+    assert [outcome.cause for outcome in outcomes] == ["stopped", "stopped"]
+    assert ray.begun == ray.cancelled == ["task 1"]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import torch
 
 from evenhand import errors
 from evenhand.experiment import Result, Spec, engine, lock
-from evenhand.experiment.engine import Failure, Found, How, Share, run_all
+from evenhand.experiment.engine import Failure, Found, How, Roster, Share, run_all
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.runs import Note
 from experiment import victims
@@ -180,39 +180,82 @@ def test_an_engine_that_does_not_exist(tmp_path):
         run_all(SPECS, tmp_path, engine="x")
 
 
-@pytest.mark.parametrize("workers", [None, 1])
-def test_runs_that_were_begun_with_other_threads_keep_them(workers, tmp_path, monkeypatch):
+def begin_with(root, *threads):
+    """Begin the first runs, each with so many threads."""
     from evenhand.experiment.runs import Interrupted, run
 
-    for spec, threads in zip(SPECS[:3], (1, 2, 2), strict=True):
-        torch.set_num_threads(threads)
+    for spec, count in zip(SPECS, threads, strict=False):
+        torch.set_num_threads(count)
         with pytest.raises(Interrupted):
-            run(spec, tmp_path, stop=lambda: True)
+            run(spec, root, stop=lambda: True)
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_runs_that_were_begun_with_other_threads_keep_them(workers, tmp_path, monkeypatch):
+    begin_with(tmp_path, 1, 2, 2)
     monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
     outcomes = run_all(SPECS, tmp_path, engine="inline", workers=workers)
     assert [outcome.environment["threads"] for outcome in outcomes] == [1, 2, 2, 4]
 
 
 def test_threads_that_were_given_are_taken_and_a_begun_run_says_what_it_had(tmp_path):
-    from evenhand.experiment.runs import Interrupted, run
-
-    with pytest.raises(Interrupted):
-        run(SPECS[0], tmp_path, stop=lambda: True)
+    begin_with(tmp_path, 1)
     [outcome] = run_all(SPECS[:1], tmp_path, engine="inline", threads=2)
     assert "threads was 1 and is 2" in outcome.sentence
 
 
 def test_runs_that_were_begun_alike_set_the_threads_of_all(tmp_path, monkeypatch):
-    from evenhand.experiment.runs import Interrupted, run
-
-    with pytest.raises(Interrupted):
-        run(SPECS[0], tmp_path, stop=lambda: True)
+    begin_with(tmp_path, 1)
     shares = []
     monkeypatch.setattr("evenhand.experiment.processes.work", lambda _, *share: shares.append(share))
     monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
     with pytest.raises(KeyError):
         run_all(SPECS[:2], tmp_path)
     assert shares == [(2, 1)]
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_runs_that_keep_their_threads_take_no_more_than_the_cores(workers, tmp_path, monkeypatch):
+    begin_with(tmp_path, 2, 2, 1)
+    shares = []
+    monkeypatch.setattr("evenhand.experiment.engine._inline", lambda _, threads: shares.append((1, threads)))
+    monkeypatch.setattr("evenhand.experiment.processes.work", lambda _, *share: shares.append(share))
+    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(2))
+    with pytest.raises(KeyError):
+        run_all(SPECS, tmp_path, workers=workers)
+    assert shares == [(1, 2)]
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+def test_a_run_begun_with_more_threads_than_there_are_cores_does_not_stop_the_others(anyway, tmp_path, monkeypatch):
+    begin_with(tmp_path, 2)
+    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(1))
+    begun, other = run_all(SPECS[:2], tmp_path, How(anyway=anyway))
+    assert other.environment["threads"] == 1
+    if anyway:
+        assert begun.environment["threads"] == 1
+    else:
+        assert "threads was 2 and is 1" in begun.sentence
+
+
+def test_a_run_that_went_on_anyway_needs_no_second_leave(tmp_path):
+    from evenhand.experiment.runs import Interrupted, run
+
+    begin_with(tmp_path, 2)
+    torch.set_num_threads(1)
+    with pytest.raises(Interrupted):
+        run(SPECS[0], tmp_path, anyway=True, stop=lambda: True)
+    state = Folder(tmp_path, SPECS[0]).state
+    state.write_bytes(Folder(tmp_path, SPECS[0]).previous.read_bytes())  # as if killed before it stopped
+    assert isinstance(run_all(SPECS[:1], tmp_path, engine="inline")[0], Result)
+
+
+def test_a_worker_that_is_lost_with_its_run_done_has_not_failed(tmp_path):
+    [made] = run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
+    roster = Roster(SPECS[:1], tmp_path, How(), lambda _: None)
+    roster.settle(SPECS[0], Failure(SPECS[0], "lost", "Its process died."))
+    assert roster.outcomes[SPECS[0].key] == made
+    assert Folder(tmp_path, SPECS[0]).status()["state"] == "done"
 
 
 CTRL_C = """

@@ -84,7 +84,10 @@ def test_a_run_of_an_older_revision_is_outdated(tmp_path):
     assert row.seconds == 7.5
 
 
-@pytest.mark.parametrize("name", ["copy", "er-fashion-cut-m20-s1-0123456789ab", "er-fashion-cut-m21-s0-0123456789ab"])
+STRANGE = ["er-fashion-cut-m20-s1", "er-fashion-cut-m21-s0", "scr+uer-fashion-cut-m20-s0", "er-cifar100-m20-s0"]
+
+
+@pytest.mark.parametrize("name", ["copy", *(f"{name}-0123456789ab" for name in STRANGE)])
 def test_a_folder_under_a_name_that_its_spec_never_had_is_damaged(tmp_path, name):
     write(tmp_path, spec_of(), name=name)
     row = only(tmp_path)
@@ -137,6 +140,13 @@ def test_one_damaged_folder_does_not_keep_the_others_from_being_listed(tmp_path,
         assert sentence in damaged.note
     json.dumps([damaged.fields(), whole.fields()], allow_nan=False).encode()
     damaged.note.encode()
+
+
+def test_a_file_that_goes_away_meanwhile_damages_nothing(tmp_path, monkeypatch):
+    write(tmp_path, spec_of())
+    real = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda path: [*real(path), path / "just-renamed"])
+    assert read(tmp_path / spec_of().key).state == "done"
 
 
 def test_what_is_no_run_is_not_listed(tmp_path):

@@ -9,7 +9,8 @@ import torch
 from evenhand import draws, errors, files
 from evenhand.experiment import Spec, run
 from evenhand.experiment.engine import run_all
-from evenhand.experiment.folder import Folder, results
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.inventory import inventory, results
 from evenhand.experiment.runs import Interrupted, build
 from evenhand.network import DualLinear
 
@@ -53,7 +54,7 @@ def test_asking_twice_never_runs_twice(tmp_path, monkeypatch):
     first = run(spec_of(), tmp_path)
     monkeypatch.setattr("evenhand.experiment.runs.build", lambda *_: pytest.fail("ran again"))
     assert run(spec_of(), tmp_path) == first
-    assert results(tmp_path) == [first]
+    assert results(inventory(tmp_path)) == [first]
 
 
 def test_records_agree_with_each_other(whole):
@@ -198,7 +199,7 @@ def test_a_failure_is_recorded_and_the_run_can_go_on(tmp_path, monkeypatch, whol
     status = json.loads((folder.path / "status.json").read_text())
     assert status["state"] == "failed"
     assert "division by zero" in status["error"]
-    assert results(tmp_path) == []
+    assert results(inventory(tmp_path)) == []
     run(spec_of(), tmp_path)
     assert files_of(folder) == files_of(whole)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import errors
-from evenhand.experiment.spec import DEFAULTS, PRESETS, Spec
+from evenhand.experiment.spec import DEFAULTS, NUMBERS, PRESETS, Spec
 
 
 def test_the_key_does_not_depend_on_spelling():
@@ -16,18 +16,30 @@ def test_the_key_does_not_depend_on_spelling():
     small = Spec.make(method="uer", backbone="mlp")
     assert Spec.make(method="uer", backbone=" mlp( hidden = 64 )").key == small.key
     assert Spec.make(method="uer", backbone="mlp(hidden=8)").key != small.key
+    assert Spec.make(method="uer+mir") == Spec.make(method="mir+uer")
+    assert Spec.make(method="uer", order="smooth(width=1.0)") == Spec.make(method="uer", order="smooth(width=1)")
+    assert Spec.make(method="uer", order="iid(twice=True)") == Spec.make(method="uer", order="iid++")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"method": "er"}, {"method": "uer(alpha=0.3)"}, {"seed": 1}, {"memory": 100}, {"lr": 0.2}, {"stages": 2},
-        {"batch": 5}, {"replay": 5}, {"iterations": 2}, {"backbone": "small_cnn"}, {"neck": True}, {"augment": "crop"},
-        {"augment": "crop", "views": "concat"}, {"passes": "separate"}, {"order": "iid"},
-    ],
-)  # fmt: skip
+CHANGES = [
+    {"data": "cifar10"}, {"size": 8}, {"skip_bad": True}, {"imbalance": 2}, {"tested": "validation"}, {"forms": "both"},
+    {"softmax": "all"},
+    {"method": "er"}, {"method": "uer(alpha=0.3)"}, {"seed": 1}, {"memory": 100}, {"lr": 0.2}, {"stages": 2},
+    {"batch": 5}, {"replay": 5}, {"iterations": 2}, {"backbone": "small_cnn"}, {"neck": True}, {"augment": "crop"},
+    {"augment": "crop", "views": "concat"}, {"passes": "separate"}, {"order": "iid"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_every_field_changes_the_key(change):
+    assert {name for one in CHANGES for name in one} == set(Spec.model_fields)
     assert Spec.make(**{"method": "uer", **change}).key != Spec.make(method="uer").key
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_true_is_no_number(name):
+    with pytest.raises(errors.InputError, match=f"The '{name}' of a run must be a number. Got True instead."):
+        Spec.make(method="uer", **{name: True})
 
 
 def test_a_revision_changes_the_key(monkeypatch):

@@ -149,6 +149,13 @@ def test_until_stops_at_the_end_of_a_stage_and_goes_on(tmp_path, whole):
     assert same_end(folder, whole)
 
 
+def test_until_the_last_stage_ends_a_run_that_was_stopped_at_its_very_end(tmp_path, whole):
+    with pytest.raises(Interrupted, match="Stopped at step 500 of 500"):
+        run(SPEC, tmp_path, stop=stop_after(499))
+    run(SPEC, tmp_path, until=5)
+    assert same_end(Folder(tmp_path, SPEC), whole)
+
+
 def test_time_spent_on_checkpoints_is_recorded(tmp_path):
     run(SPEC, tmp_path, checkpoint_seconds=0)
     times = [files.json.loads(line) for line in (tmp_path / SPEC.key / "timing.jsonl").read_text().splitlines()]

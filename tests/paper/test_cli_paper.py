@@ -233,6 +233,13 @@ def test_every_way_to_score_is_spelled_by_one_name():
         registry.resolve("scored(test='sin')")
 
 
+def test_what_cannot_be_written_is_in_the_document_too(capsys, own, monkeypatch):
+    monkeypatch.setattr("evenhand.paper.rendering.Rendering.write", lambda *_: ([], "PNG needs a painter."))
+    code, out, err = call(capsys, own, "--root", "runs", "--no-run", "--json", "-o", "made")
+    assert (code, json.loads(out)["problems"]) == (1, ["PNG needs a painter."])
+    assert "PNG needs a painter." in err
+
+
 def test_without_matplotlib_the_page_says_what_to_install(capsys, tmp_path, monkeypatch):
     (tmp_path / "records").mkdir()
     monkeypatch.delitem(sys.modules, "evenhand.paper.figures", raising=False)

@@ -98,6 +98,15 @@ def test_classes_are_averaged_by_arrival_and_named_only_in_one_order(run, matrix
     assert alone.names == one.classes
 
 
+def test_a_label_means_the_same_in_every_section(run, matrix):
+    def labels(*runs):
+        return [[group.label for group in section.groups] for section in collect(runs)]
+
+    small, large = run("er", matrix(0.4, 0.7), lr=0.1), run("er", matrix(0.4, 0.7), memory=500, lr=0.001)
+    assert labels(small, large) == [["er, lr 0.1"], ["er, lr 0.001"]]
+    assert labels(small, run("er", matrix(0.4, 0.7), memory=500, lr=0.1)) == [["er"], ["er"]]
+
+
 def test_a_class_that_never_arrived_in_one_run_leaves_the_others_as_they_are(run, matrix):
     whole, short = run("er", matrix(0.4, 0.7)), run("er", matrix(0.4, 0.7), seed=1)
     last = short.records[-1]
@@ -108,4 +117,7 @@ def test_a_class_that_never_arrived_in_one_run_leaves_the_others_as_they_are(run
         values.pop()
     (section,) = collect([short, whole])
     assert section.bounds == (2, 4, 6)
-    assert section.groups[0].confusion().shape == (6, 6)
+    mean, alone = section.groups[0].confusion(), collect([whole])[0].groups[0].confusion()
+    assert mean.shape == (6, 6)
+    assert mean[5].tolist() == pytest.approx(alone[5].tolist())
+    assert mean.sum(1).tolist() == pytest.approx([1] * 6)

@@ -60,6 +60,17 @@ def test_a_damaged_run_is_named_and_left_out(report, done, tmp_path, file, conte
     assert spec_of("uer").key not in page.read_text()
 
 
+def test_an_outdated_run_is_named_and_left_out(report, done, tmp_path):
+    done(tmp_path / "runs", spec_of("er"))
+    old = done(tmp_path / "runs", spec_of("uer"))
+    old.rename(old.with_name(old.name[:-12] + "0123456789ab"))
+    page = tmp_path / "page.html"
+    code, out, err = report(tmp_path / "runs", "-o", page)
+    assert (code, out) == (0, f"{page}: 1 runs\n")
+    assert "Left out: " in err
+    assert f"The same run is called {spec_of('uer').key} now." in err
+
+
 def test_runs_that_are_not_done_are_left_out_without_a_word(report, done, tmp_path):
     done(tmp_path, spec_of("er"))
     write(tmp_path, spec_of("uer"), "running", stages=1)

@@ -11,7 +11,8 @@ import torch
 from evenhand.backbones import MLP
 from evenhand.bench.contenders import learner
 from evenhand.experiment.engine import run_all
-from evenhand.experiment.folder import Folder, results
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.inventory import inventory, results
 from evenhand.experiment.spec import Spec
 from evenhand.learner import Learner
 
@@ -34,7 +35,7 @@ def grid(runs: int = RUNS) -> dict[str, Any]:
         alone = _seconds(lambda: run_all(few, Path(place) / "alone", engine="inline", threads=1)) / len(few)
         root = Path(place) / "all"
         took = _seconds(lambda: run_all(specs, root, engine="processes", workers=WORKERS, threads=1))
-        whole = len(results(root))
+        whole = len(results(inventory(root)))
     share = took * WORKERS / runs  # of a worker's time, its start included
     return {
         "runs": runs,

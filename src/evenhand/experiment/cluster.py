@@ -40,28 +40,29 @@ def work(roster: Roster, workers: int | None, threads: int) -> None:
     made = ray.remote(num_cpus=threads, num_gpus=roster.how.gpus, max_retries=0)(make)
     data: dict[tuple[Any, ...], Any] = {}
     pending: dict[Any, Spec] = {}
-    stopped = False
+    cancelled: set[Any] = set()
     _warn(ray, roster, threads)
 
     def begin(spec: Spec) -> None:
-        kind = (spec.data, spec.size, spec.skip_bad)
-        if kind not in data:
-            data[kind] = ray.put(_plain(load(spec.data, size=spec.size, skip_bad=spec.skip_bad)))
+        if spec.source not in data:
+            data[spec.source] = ray.put(_plain(load(spec.data, size=spec.size, skip_bad=spec.skip_bad)))
         root = roster.root.absolute() if roster.how.shared else None
         packed = {} if roster.how.shared else pack(Folder(roster.root, spec))
         own = roster.threads(spec, threads)
-        task = made.options(num_cpus=own).remote(__version__, spec, root, packed, own, roster.how, data[kind], post)
+        task = made.options(num_cpus=own).remote(
+            __version__, spec, root, packed, own, roster.how, data[spec.source], post
+        )
         pending[task] = spec
 
     with stop_requests() as stopping:
         while roster or pending:
+            if stopping.is_set():  # in every turn: what was lost meanwhile is on the roster again
+                roster.stop()
+                for task in pending.keys() - cancelled:
+                    ray.cancel(task)
+                    cancelled.add(task)
             while (workers is None or len(pending) < workers) and (spec := roster.take()):
                 begin(spec)
-            if stopping.is_set() and not stopped:
-                stopped = True
-                roster.stop()
-                for task in pending:
-                    ray.cancel(task)
             if not pending:
                 time.sleep(0.1)
                 continue

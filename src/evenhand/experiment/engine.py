@@ -87,7 +87,7 @@ class Share:
     @classmethod
     def of(cls, runs: int, workers: int | None = None, threads: int | None = None) -> "Share":
         """Use all cores and no more: as many processes as there are runs, then threads."""
-        cores = len(os.sched_getaffinity(0))
+        cores = _cores()
         if workers is not None:
             errors.whole("The number of 'workers'", workers, 1)
         if threads is not None:
@@ -129,6 +129,11 @@ class Roster:
         """The threads of a run: those with which it was begun, or else its share."""
         return self._threads.get(spec.key, share)
 
+    @property
+    def widest(self) -> int:
+        """The most threads that a run was begun with; 1 if none was."""
+        return max(self._threads.values(), default=1)
+
     def settle(self, spec: Spec, outcome: Outcome) -> None:
         """Note what came of a run, or put it back."""
         cause = outcome.cause if isinstance(outcome, Failure) else None
@@ -142,7 +147,7 @@ class Roster:
                 self._put_back(spec)
                 return
             if cause == "lost":
-                self._bury(spec, outcome.sentence)
+                outcome = self._bury(spec, outcome)
         self.outcomes[spec.key] = outcome
         self.listen(outcome)
 
@@ -157,11 +162,14 @@ class Roster:
         self._not_before[spec.key] = time.monotonic() + AGAIN
         self._waiting.append(spec)
 
-    def _bury(self, spec: Spec, sentence: str) -> None:
-        """Record the failure that a lost worker could not record itself."""
+    def _bury(self, spec: Spec, failure: Failure) -> Outcome:
+        """Record the failure that a lost worker could not record itself, unless it was lost with its run done."""
         folder = Folder(self.root, spec)
         with suppress(errors.RunError), folder.locked():
-            folder.fail(sentence)
+            if result := folder.result():
+                return result
+            folder.fail(failure.sentence)
+        return failure
 
 
 def run_all(
@@ -176,7 +184,8 @@ def run_all(
 ) -> list[Outcome]:
     """Run what is missing of the specs and return all outcomes in their order.
 
-    A run that was begun with a number of threads goes on with it, since the bits depend on it.
+    A run that was begun with a number of threads goes on with it, since the bits depend on it; where there are too few
+    cores for that, it says so, and the others are made.
     """
     errors.choice("The 'engine'", engine, ENGINES)
     how = how or How()
@@ -188,7 +197,9 @@ def run_all(
             if result := finished(folder):
                 done[spec.key] = result
             elif folder.begun and threads is None:
-                begun[spec.key] = folder.status()["environment"]["threads"]
+                was = folder.status()["environment"]["threads"]
+                if engine == "ray" or was <= _cores():
+                    begun[spec.key] = was
     missing = [spec for spec in dict.fromkeys(specs) if spec.key not in done]
     listen(Found(len(done), len(done) + len(missing)))
     if workers is None and len(set(begun.values())) == 1:
@@ -207,12 +218,19 @@ def _start(engine: str, roster: Roster, workers: int | None, threads: int | None
         cluster.work(roster, workers, threads or 1)
         return
     share = Share.of(1 if engine == "inline" else len(roster), 1 if engine == "inline" else workers, threads)
+    if share.workers * roster.widest > _cores():  # some keep more threads than their share
+        share = Share.of(len(roster), _cores() // roster.widest, threads)
     if engine == "inline" or (engine == "auto" and share.workers == 1):
         _inline(roster, share.threads)
     else:
         from evenhand.experiment import processes
 
         processes.work(roster, share.workers, share.threads)
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _inline(roster: Roster, threads: int) -> None:

@@ -149,18 +149,6 @@ class Folder:
             raise errors.RunError(f"The records in {self.path} are damaged. Remove the folder to start anew.") from None
 
 
-def results(root: Path) -> list[Result]:
-    """The results of all finished runs below a root, in order of their keys."""
-    if not root.is_dir():
-        raise errors.RunError(f"There is no folder {root} with runs.")
-    found = []
-    for path in sorted(root.glob("*/spec.json")):
-        folder = Folder(root, Spec.read(files.read_json(path)))
-        if folder.path == path.parent and (result := folder.result()):
-            found.append(result)
-    return found
-
-
 def _whole(line: dict[str, Any], stage: int, spec: Spec) -> bool:
     """Whether the record of a stage has all that one has."""
     needed = {"accuracy", "head", "probability", *(["otherwise"] if spec.forms == "both" else [])}

@@ -55,8 +55,7 @@ def parse(content: dict[str, Any]) -> Grid:
     parts = common.pop("part", None)
     texts = {name: common.pop(name, "") for name in ("root", "title")}
     for name, value in texts.items():
-        if not isinstance(value, str):
-            raise errors.wrong(f"The '{name}' of a grid", "be a text", value)
+        errors.text(f"The '{name}' of a grid", value)
     if parts is not None and not (isinstance(parts, list) and all(isinstance(part, dict) for part in parts)):
         raise errors.wrong("A 'part' of a grid", "be a table [[part]]", parts)
     own = [_singular(part) for part in parts or [{}]]

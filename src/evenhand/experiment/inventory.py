@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from evenhand import errors, files, metrics
 from evenhand.experiment import lock
 from evenhand.experiment.folder import Folder
+from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
 FAULTS = (errors.EvenhandError, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -90,6 +92,12 @@ def inventory(root: Path) -> list[Row]:
     return rows
 
 
+def results(rows: Sequence[Row]) -> list[Result]:
+    """The results of those that are done."""
+    done = [Folder(row.path.parent, row.spec) for row in rows if row.state == "done" and row.spec]
+    return [result for folder in done if (result := folder.result())]
+
+
 def read(path: Path, ours: bool = False) -> Row:
     """Read a run's folder.
 
@@ -150,14 +158,15 @@ def _looks_like_a_run(path: Path) -> bool:
 
 def _fits(name: str, spec: Spec) -> bool:
     """Whether a folder's name is the spec's key, or was under another revision of its method."""
-    return name == spec.key or (
-        KEY.fullmatch(name) is not None and name.rpartition("-")[0].endswith(f"-m{spec.memory}-s{spec.seed}")
-    )
+    return KEY.fullmatch(name) is not None and name.rpartition("-")[0] == spec.key.rpartition("-")[0]
 
 
 def _touched(path: Path) -> datetime:
     """When a record or a state was last written; locks are touched by whoever looks."""
-    times = [file.stat().st_mtime for file in path.iterdir() if not file.name.startswith(".")]
+    times = []
+    for file in path.iterdir():
+        with suppress(FileNotFoundError):  # somebody writes there
+            times += [] if file.name.startswith(".") else [file.stat().st_mtime]
     return datetime.fromtimestamp(int(max(times, default=path.stat().st_mtime))).astimezone()
 
 

@@ -66,7 +66,7 @@ class Worker:
 
 def work(roster: Roster, count: int, threads: int) -> None:
     """Run what is on the roster in so many processes."""
-    closing = CONTEXT.Event()
+    closing = CONTEXT.RawValue("b", 0)  # an Event has a lock, which a worker that is killed might take along
     workers: list[Worker] = []
     try:
         with stop_requests() as stopping:
@@ -81,10 +81,10 @@ def work(roster: Roster, count: int, threads: int) -> None:
                     if worker.connection in heard and not _heed(worker, roster):
                         workers[place] = Worker(threads, closing)
                 if stopping.is_set():
-                    closing.set()
+                    closing.value = 1
                     roster.stop()
     finally:
-        closing.set()
+        closing.value = 1
         for worker in workers:
             worker.end()
 
@@ -123,8 +123,8 @@ def serve(connection: "Connection[Any, Any]", closing: Any) -> None:
             torch.set_num_threads(threads)
             outcome = (
                 Failure(spec, "stopped", "Not begun.")
-                if closing.is_set()
-                else attempt(spec, root, how, report, lambda: orphaned or closing.is_set())
+                if closing.value
+                else attempt(spec, root, how, report, lambda: orphaned or bool(closing.value))
             )
             connection.send(outcome)
         except (EOFError, OSError):

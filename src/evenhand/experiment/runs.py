@@ -139,7 +139,7 @@ def run(
     with folder.locked(wait):
         if result := finished(folder, dataset):
             return result
-        if until is not None and len(folder.records()) >= until:
+        if until is not None and until < spec.stages and len(folder.records()) >= until:
             raise Paused(f"Stage {until} has ended; the state is saved.")
         tracker = Tracker(track, lambda sentence: report(Note(spec.key, sentence)))
         state = "failed"
@@ -199,6 +199,7 @@ class _Run:
         self.environment = environment() | {
             "compile": self.learner.compiled is not None,
             "data": self.stream.dataset.digest[:12],
+            **({} if self.learner.device.type == "cpu" else {"device": self.learner.device.type}),
         }
         if self.learner.method.parts("boundary") and not folder.spec.order.startswith("classes"):
             raise errors.InputError(
@@ -281,6 +282,7 @@ class _Run:
                 "metrics": self.metrics,
                 "timing": self.timing,
                 "trained": self.trained,
+                "saving": self.saving,
                 "environment": self.environment,
             },
         )
@@ -293,9 +295,9 @@ class _Run:
         if damage:
             self.report(Note(self.folder.spec.key, damage))
         try:
-            changed = {
-                k: (v, self.environment.get(k)) for k, v in facts["environment"].items() if self.environment.get(k) != v
-            }
+            before, now = facts["environment"], self.environment
+            pairs = {name: (before.get(name), now.get(name)) for name in {**before, **now}}
+            changed = {name: (old, new) for name, (old, new) in pairs.items() if old != new}
             if changed and not anyway:
                 was = ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
                 raise errors.RunError(
@@ -305,9 +307,12 @@ class _Run:
             self.learner.load_state_dict(tensors, facts["learner"])
             self.watch.load_state_dict(tensors)
             self.position = self.kept = facts["position"]
-            self.trained = facts["trained"]
+            self.trained, self.saving = facts["trained"], facts.get("saving", 0.0)
             self.metrics, self.timing = facts["metrics"], facts["timing"]
             self.folder.publish(facts)
+            if changed:
+                self.kept = 0
+                self._checkpoint()  # from here on it is a run under these
         except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             if isinstance(error, errors.EvenhandError):
                 raise

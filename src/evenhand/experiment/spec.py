@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from evenhand import backbones, datasets, errors, registry, streams
@@ -25,6 +25,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cifar100": {**PRESETS["paper"], "memory": 1000, "stages": 10},
     "miniimagenet": {**PRESETS["paper"], "memory": 1000, "stages": 10},
 }
+NUMBERS = ("size", "imbalance", "stages", "memory", "seed", "batch", "replay", "iterations", "lr")
 
 
 class Spec(BaseModel):
@@ -53,6 +54,13 @@ class Spec(BaseModel):
     augment: Literal["none", "crop", "scr"] = Field("none", description="augmentation")
     views: Literal["none", "replace", "concat"] = Field("none", description="augmented view alone or beside the raw")
     passes: Literal["joint", "separate"] = Field("joint", description="stream and replay in one forward pass or two")
+
+    @field_validator(*NUMBERS, mode="before")
+    @classmethod
+    def _number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool):
+            raise errors.wrong(f"The '{info.field_name}' of a run", "be a number", value)
+        return value
 
     @field_validator("method")
     @classmethod
@@ -108,6 +116,11 @@ class Spec(BaseModel):
     def resolved(self) -> Method:
         """The method itself."""
         return registry.resolve(self.method)
+
+    @property
+    def source(self) -> tuple[str, int | None, bool]:
+        """What its images are loaded by."""
+        return self.data, self.size, self.skip_bad
 
     @property
     def key(self) -> str:

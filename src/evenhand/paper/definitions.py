@@ -123,8 +123,7 @@ def parse(content: dict[str, Any], slug: str) -> Item:
     header = {name: rest.pop(name, default) for name, default in TEXTS.items()}
     entries, times = rest.pop("expected", []), Times.parse(rest.pop("time", {}))
     for name, text in header.items():
-        if not isinstance(text, str):
-            raise errors.wrong(f"The '{name}' of a definition", "be a text", text)
+        errors.text(f"The '{name}' of a definition", text)
         if name in CHOICES:
             errors.choice(f"The '{name}' of a definition", text, CHOICES[name])
     if not header["title"]:

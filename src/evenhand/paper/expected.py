@@ -71,9 +71,7 @@ def _row(entry: dict[str, Any]) -> Expected:
     if not isinstance(fields.get("method"), str):
         raise errors.wrong("The 'method' of an expected row", "be the name of a method", fields.get("method"))
     fields["method"] = registry.canonical(fields["method"])
-    name = entry.get("name", naming.method(fields["method"]))
-    if not isinstance(name, str):
-        raise errors.wrong("The 'name' of an expected row", "be a text", name)
+    name = errors.text("The 'name' of an expected row", entry.get("name", naming.method(fields["method"])))
     interval = numbers.pop("interval", None)
     if interval is not None and (interval <= 0 or "accuracy" not in numbers):
         raise errors.wrong("The 'interval' of an expected row", "be above 0, beside an accuracy", interval)

@@ -73,8 +73,7 @@ def _finding(entry: dict[str, Any]) -> Finding:
         if key not in entry:
             raise errors.InputError(f"A finding needs '{key}'.")
     for key in TEXTS:
-        if key in entry and not isinstance(entry[key], str):
-            raise errors.wrong(f"The '{key}' of a finding", "be a text", entry[key])
+        errors.text(f"The '{key}' of a finding", entry.get(key, ""))
     errors.number("The 'number' of a finding", entry["number"])
     for key in TRUTHS:
         errors.truth(f"The '{key}' of a finding", entry.get(key, False))

@@ -34,9 +34,7 @@ class Times:
         for key in content:
             if key not in KEYS:
                 raise errors.unknown("field of a definition's time", key, KEYS)
-        hardware = content.get("hardware", "")
-        if not isinstance(hardware, str):
-            raise errors.wrong("The 'hardware' of a definition's time", "be a text", hardware)
+        hardware = errors.text("The 'hardware' of a definition's time", content.get("hardware", ""))
         count = errors.whole("The 'side_by_side' of a definition's time", content.get("side_by_side", 1), 1)
         tables = {key: content.get(key, {}) for key in ("measured", "estimated")}
         for key, table in tables.items():

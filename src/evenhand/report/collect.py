@@ -57,21 +57,23 @@ class Section:
 
 def collect(results: Sequence[Result]) -> list[Section]:
     """Gather results into sections; their order does not matter."""
-    streams: dict[str, list[list[Result]]] = {}
-    for runs in by_setting(sorted(results, key=lambda result: (result.spec.setting, result.spec.seed))):
-        streams.setdefault(json.dumps([getattr(runs[0].spec, name) for name in STREAM]), []).append(runs)
-    first = [stream[0][0].spec for stream in streams.values()]
+    settings = by_setting(sorted(results, key=lambda result: (result.spec.setting, result.spec.seed)))
+    streams: dict[str, list[Group]] = {}
+    for label, runs in zip(_labels(settings), settings, strict=True):
+        stream = json.dumps([getattr(runs[0].spec, name) for name in STREAM])
+        streams.setdefault(stream, []).append(Group(label, tuple(runs)))
+    first = [groups[0].runs[0].spec for groups in streams.values()]
     stages: dict[str, set[int]] = {}
     for spec in first:
         stages.setdefault(spec.order, set()).add(spec.stages)
     made = []
-    for stream, spec in zip(streams.values(), first, strict=True):
+    for groups, spec in zip(streams.values(), first, strict=True):
         more = [spec.order] if spec.order != "classes" else []
         more += [f"{spec.stages} stage{'' if spec.stages == 1 else 's'}"] if len(stages[spec.order]) > 1 else []
         more += [f"imbalance {spec.imbalance:g}"] if spec.imbalance > 1 else []
         more += ["tested with held-out training samples"] if spec.tested == "validation" else []
         title = ", ".join([spec.data, f"memory {spec.memory}", *more])
-        made.append(([getattr(spec, name) for name in STREAM], _section(title, stream)))
+        made.append(([getattr(spec, name) for name in STREAM], _section(title, groups)))
     return [section for _, section in sorted(made, key=lambda pair: pair[0])]
 
 
@@ -80,8 +82,7 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _section(title: str, stream: list[list[Result]]) -> Section:
-    groups = [Group(label, tuple(runs)) for label, runs in zip(_labels(stream), stream, strict=True)]
+def _section(title: str, groups: list[Group]) -> Section:
     groups.sort(key=lambda group: (-group.final.mean, group.label))
     orders = {run.classes for group in groups for run in group.runs}
     counts = [[len(record["arrival"]) for record in run.records] for group in groups for run in group.runs]
@@ -89,9 +90,9 @@ def _section(title: str, stream: list[list[Result]]) -> Section:
     return Section(title, tuple(groups), bounds, orders.pop() if len(orders) == 1 else None)
 
 
-def _labels(stream: list[list[Result]]) -> list[str]:
-    """The method of each group, with the settings that tell it from others of the same method."""
-    specs = [runs[0].spec.model_dump(exclude={"seed"}) for runs in stream]
+def _labels(settings: list[list[Result]]) -> list[str]:
+    """The method of each group, with the settings besides its stream that tell it from others of the same method."""
+    specs = [runs[0].spec.model_dump(exclude={"seed", *STREAM}) for runs in settings]
     labels = []
     for spec in specs:
         same = [other for other in specs if other["method"] == spec["method"]]

@@ -45,7 +45,7 @@ class Group:
     Attributes
     ----------
     label
-        The method, and what else tells the group from others of its section.
+        The method, and what else tells the group from others of the page.
     """
 
     label: str
@@ -102,8 +102,10 @@ class Group:
         """The mean share of each true class (row) that is predicted as each class (column), in order of arrival."""
         tables = [shares(run) for run in self.runs]
         size = max(map(len, tables))
-        padded = [np.pad(table, (0, size - len(table))) for table in tables]
-        return np.asarray(np.mean(padded, axis=0))
+        padded = np.full((len(tables), size, size), np.nan)  # a class that never arrived in a run has no share there
+        for place, table in zip(padded, tables, strict=True):
+            place[: len(table)] = np.pad(table, ((0, 0), (0, size - len(table))))
+        return np.asarray(np.nanmean(padded, axis=0))
 
 
 def difference(first: Group, second: Group, metric: Metric) -> Estimate | None:

@@ -17,7 +17,7 @@ class Domain:
     Parameters
     ----------
     kind
-        Its name in `DOMAINS`.
+        One of `DOMAINS`.
     strength
         1 is plain to see, 0 is nothing.
     seed
@@ -36,7 +36,7 @@ class Domain:
         if self.kind == "noise":
             changed = floats + 0.15 * self.strength * self._noise(floats, rows, split)
         else:
-            changed = DOMAINS[self.kind](floats, self.strength)
+            changed = CHANGES[self.kind](floats, self.strength)
         changed = changed.clamp(0, 1)
         return (changed * 255).round().to(torch.uint8) if x.dtype == torch.uint8 else changed.to(x.dtype)
 
@@ -79,11 +79,5 @@ def blur(x: Tensor, strength: float) -> Tensor:
     return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
 
 
-DOMAINS: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "plain": lambda x, _: x,
-    "dark": dark,
-    "noise": lambda x, _: x,  # drawn for each sample, see Domain
-    "blur": blur,
-    "bright": bright,
-    "faint": faint,
-}
+CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {"dark": dark, "blur": blur, "bright": bright, "faint": faint}
+DOMAINS = ("plain", "dark", "noise", "blur", "bright", "faint")

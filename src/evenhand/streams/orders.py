@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
-from evenhand import errors, names
+from evenhand import admission, errors, names
 from evenhand.datasets import Dataset
 from evenhand.streams.domains import DOMAINS, Domain
 
@@ -94,6 +94,9 @@ class Classes:
 
     sequence: str = ""
 
+    def __post_init__(self) -> None:
+        errors.text("The 'sequence' of classes", self.sequence)
+
     def __call__(self, plan: Plan) -> list[Stage]:
         """Make the stages."""
         stages = []
@@ -129,6 +132,9 @@ class Iid:
 
     twice: bool = False
     stages: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        errors.truth("The field 'twice' of iid", self.twice)
 
     def __call__(self, plan: Plan) -> list[Stage]:
         """Make the one stage."""
@@ -227,6 +233,7 @@ class Domains:
 
     def __post_init__(self) -> None:
         errors.number("The 'strength' of domains", self.strength, 0, 2)
+        errors.text("The 'kinds' of domains", self.kinds)
         for kind in self._kinds():
             if kind not in DOMAINS:
                 raise errors.unknown("kind of domain", kind, DOMAINS)
@@ -240,6 +247,8 @@ class Domains:
         """Make the stages."""
         if len(plan.dataset.shape) != 3:
             raise errors.InputError(f"The order domains is for images, and {plan.dataset.name} holds vectors.")
+        admission.bounded(plan.dataset.train_x)
+        admission.bounded(plan.dataset.test_x)
         kinds = self._kinds()
         if plan.stages > len(kinds) or (self.kinds and plan.stages != len(kinds)):
             many = (
@@ -280,9 +289,10 @@ def named(text: str) -> Order:
 
 def canonical(text: str) -> str:
     """The one spelling of an order's name: defaults left out, parameters in their declared order."""
-    named(text)  # refuses what cannot be
+    if named(text) == ORDERS["iid++"]():  # and what cannot be is refused
+        return "iid++"
     name, arguments = _parsed(text)
-    return names.spell(name, arguments, _defaults(name))
+    return names.spell(name, {key: _plain(value) for key, value in arguments.items()}, _defaults(name))
 
 
 def _parsed(text: str) -> tuple[str, dict[str, Any]]:
@@ -293,6 +303,13 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
     if strange := [argument for argument in arguments if argument not in _defaults(name)]:
         raise errors.unknown(f"parameter of the order {name}", strange[0], _defaults(name))
     return name, arguments
+
+
+def _plain(value: Any) -> Any:
+    """A value in its one spelling: 20 for 20.0, and a list without spaces."""
+    if isinstance(value, str):
+        return ",".join(word.strip() for word in value.split(","))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _defaults(name: str) -> dict[str, Any]:
