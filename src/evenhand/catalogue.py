@@ -8,7 +8,9 @@ from evenhand.method import SLOTS
 HEADER = """# The methods
 
 Every method is ER with some of its six parts replaced; an empty cell is ER's own part. C_D is the training cost
-relative to ER, by the formula in the method's file. This page is made by `python -m evenhand.catalogue`.
+relative to ER, by the formula in the method's file. `+uer` puts UER's scoring in the place of a method's own, where
+that gives way, as the cosines of `er_ace` do; a method that is nothing but its scoring has none to give. `scr+uer` adds
+a cross-entropy to be scored, and is tested by the head. This page is made by `python -m evenhand.catalogue`.
 
 """
 

@@ -32,7 +32,7 @@ def listing(*, data_dir: Path | None = None, json: Flag = False) -> None:
     rows: list[dict[str, Any]] = [
         {
             "name": "fashion-cut",
-            "title": "a twelfth of Fashion-MNIST",
+            "title": "6,500 images of Fashion-MNIST",
             "classes": len(embedded.classes),
             "train": len(embedded.train_y),
             "test": len(embedded.test_y),

@@ -79,6 +79,25 @@ def test_what_is_there_is_told_once(tmp_path):
     assert [event.spec for event in said if isinstance(event, Result)] == [SPECS[1]]
 
 
+def test_what_was_made_under_other_threads_is_taken_with_a_word(tmp_path):
+    run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
+    for threads, compile, told in (
+        (1, None, []),
+        (None, None, []),
+        (2, None, ["threads"]),
+        (2, True, ["threads", "compile"]),
+    ):
+        said = []
+        [outcome] = run_all(
+            SPECS[:1], tmp_path, How(compile=compile), engine="inline", threads=threads, listen=said.append
+        )
+        assert isinstance(outcome, Result)
+        sentences = [event.sentence for event in said if isinstance(event, Note)]
+        assert sentences == [
+            f"Made under another --{name} and taken as they are: 1. Another root makes them anew." for name in told
+        ]
+
+
 @pytest.fixture
 def dying(tmp_path, monkeypatch):
     """Let workers be killed at the end of a stage, so many times in all."""

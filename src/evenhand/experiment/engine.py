@@ -189,7 +189,7 @@ def run_all(
     """
     errors.choice("The 'engine'", engine, ENGINES)
     how = how or How()
-    done: dict[str, Outcome] = {}
+    done: dict[str, Result] = {}
     begun: dict[str, int] = {}  # the threads of runs that were stopped
     for spec in dict.fromkeys(specs):
         with suppress(errors.RunError, KeyError, TypeError):  # what is damaged is named when its run is tried
@@ -202,6 +202,11 @@ def run_all(
                     begun[spec.key] = was
     missing = [spec for spec in dict.fromkeys(specs) if spec.key not in done]
     listen(Found(len(done), len(done) + len(missing)))
+    for name, value in {"threads": threads, "compile": how.compile}.items():
+        if other := sum(value is not None and made.environment.get(name, value) != value for made in done.values()):
+            listen(
+                Note("", f"Made under another --{name} and taken as they are: {other}. Another root makes them anew.")
+            )
     if workers is None and len(set(begun.values())) == 1:
         threads = max(begun.values())
     roster = Roster(missing, root, how, listen, begun)

@@ -89,9 +89,9 @@ def _overview(made: Sequence[Rendering]) -> str:
         lines.append(f"| [{item.title}](#{item.slug}) | {' | '.join(counts)} | `{item.command}` | {took} |")
     hardware = next(one.item.times.hardware for one in made if one.item.source == "runs")
     return "\n".join(lines) + (
-        f"\n\nTimes are for {hardware}: measured for CIFAR-100 and methods that cost what ER costs, estimated for all "
-        "others from the size of the images and C_D; ASER and GSS take longer. "
-        "Items share runs; what one has made, the others find.\n"
+        f"\n\nTimes are for {hardware}: measured for CIFAR-100 and methods that cost what ER costs, in runs "
+        "that had a core each to themselves, estimated for all others from the size of the images and C_D; ASER and "
+        "GSS take longer. Items share runs; what one has made, the others find.\n"
     )
 
 
@@ -144,7 +144,7 @@ def _not_won(results: Sequence[Result], made: Sequence[Rendering]) -> str:
         )
         if behind := [f"after stage {stage} {', '.join(ahead)}" for stage, ahead in stream.stages()]:
             lines.append(f"By stage, others have the better average accuracy {'; '.join(behind)}.\n")
-    return "\n".join([*lines, *map(_outdone, made)]).rstrip("\n") + "\n"
+    return "\n".join([*lines, *filter(None, map(_outdone, made))]).rstrip("\n") + "\n"
 
 
 def _outdone(one: Rendering) -> str:
