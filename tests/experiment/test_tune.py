@@ -305,7 +305,7 @@ def test_the_command_tests_the_choice(method, axes, fields, monkeypatch, tmp_pat
         return []
 
     monkeypatch.setattr("evenhand.experiment.engine.run_all", note)
-    monkeypatch.setattr("evenhand.cli_options.prepare", lambda *_: None)
+    monkeypatch.setattr("evenhand.cli_grid.prepare", lambda *_: None)
     words = shlex.split(tuning.command(point, tmp_path / "my runs", tmp_path))
     assert words[0] == "evenhand"
     with pytest.raises(SystemExit) as end:
