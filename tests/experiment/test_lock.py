@@ -151,6 +151,13 @@ def test_a_lock_that_says_nothing_lives_by_its_age(path, content):
         pass
 
 
+def test_a_lock_that_somebody_took_meanwhile_is_never_moved(path, monkeypatch):
+    with lock.held(path):
+        monkeypatch.setattr(type(path), "rename", lambda *_: pytest.fail("For a moment nobody seemed to hold it."))
+        lock._bury(path)
+        assert lock.holder(path) is not None
+
+
 def test_only_one_of_many_takes_over_a_dead_lock(path):
     path.write_text("{}")
     age(path, lock.PATIENCE + 10)

@@ -6,6 +6,7 @@ that they hold it, nothing is lost: a run writes the same bits whoever makes it,
 the next checkpoint.
 """
 
+import fcntl
 import json
 import os
 import platform
@@ -124,12 +125,26 @@ def _now(path: Path) -> float:
 def _bury(path: Path) -> None:
     """Remove a dead holder's lock; of several who try at once one succeeds."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError), _alone(path.parent):
+        if not path.exists() or holder(path) is not None:
+            return
         path.rename(aside)
         if holder(aside) is not None:  # somebody was faster and this is theirs: give it back
             with suppress(FileExistsError):
                 os.link(aside, path)
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let others wait who would bury in this folder, where its disk can do that."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: Path) -> dict[str, Any]:
