@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -68,6 +69,7 @@ def work(roster: Roster, count: int, threads: int) -> None:
     """Run what is on the roster in so many processes."""
     closing = CONTEXT.RawValue("b", 0)  # an Event has a lock, which a worker that is killed might take along
     workers: list[Worker] = []
+    resource_tracker.ensure_running()  # started by the first worker, it would let a Ctrl-C through to it
     try:
         with stop_requests() as stopping:
             workers += [Worker(threads, closing) for _ in range(min(count, len(roster)))]
