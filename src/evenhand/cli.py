@@ -209,7 +209,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
     # Without this, idle OpenMP threads spin and take the cores from whoever shares the machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    sys.path.append("")  # where module:attribute is looked for; last, so that it hides nothing
+    if "" not in sys.path:
+        sys.path.append("")  # where module:attribute is looked for; last, so that it hides nothing
     try:
         code = app(arguments, exit_on_error=False, print_error=False)
         sys.stdout.flush()
