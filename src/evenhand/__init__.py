@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from evenhand.batch import Batch, Losses
+    from evenhand.core.batch import Batch, Losses
+    from evenhand.core.learner import Learner
+    from evenhand.core.memory import Memory
+    from evenhand.core.method import Method
+    from evenhand.core.network import Network
+    from evenhand.core.parts import part
+    from evenhand.core.registry import register, resolve
+    from evenhand.core.scoring import Mix, Scoring
     from evenhand.datasets import Dataset
     from evenhand.errors import EvenhandError
-    from evenhand.learner import Learner
-    from evenhand.memory import Memory
-    from evenhand.method import Method
-    from evenhand.network import Network
-    from evenhand.parts import part
-    from evenhand.registry import register, resolve
-    from evenhand.scoring import Mix, Scoring
     from evenhand.streams import Stream
 
 # Names are imported when first used, so that `evenhand --help` need not wait for torch.
 _HOMES = {
-    "Batch": "batch",
+    "Batch": "core.batch",
     "Dataset": "datasets",
     "EvenhandError": "errors",
-    "Learner": "learner",
-    "Losses": "batch",
-    "Memory": "memory",
-    "Method": "method",
-    "Mix": "scoring",
-    "Network": "network",
-    "Scoring": "scoring",
+    "Learner": "core.learner",
+    "Losses": "core.batch",
+    "Memory": "core.memory",
+    "Method": "core.method",
+    "Mix": "core.scoring",
+    "Network": "core.network",
+    "Scoring": "core.scoring",
     "Stream": "streams",
-    "part": "parts",
-    "register": "registry",
-    "resolve": "registry",
+    "part": "core.parts",
+    "register": "core.registry",
+    "resolve": "core.registry",
 }
 
 __all__ = [

@@ -1,6 +1,6 @@
 """`python -m evenhand` is `evenhand`."""
 
-from evenhand.cli import main
+from evenhand.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -1,12 +1,19 @@
-"""What can go wrong, in one sentence shape: what, must be, got, next step."""
+"""Errors for users, all in one shape: what, must be, got, next step."""
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Model = TypeVar("Model", bound="BaseModel")
+MUST = {"string_type": "be a string", "dict_type": "be a table", "model_type": "be a table", "list_type": "be a list"}
 
 
 class EvenhandError(Exception):
-    """Anything a user can mend; its text is meant for them."""
+    """An error that a user can fix; its message is written for them."""
 
 
 class InputError(EvenhandError, ValueError):
@@ -14,23 +21,23 @@ class InputError(EvenhandError, ValueError):
 
 
 class FetchError(InputError):
-    """Data that could not be fetched; its text is the reason alone."""
+    """Data that could not be downloaded; the message is only the reason."""
 
 
 class DivergedError(EvenhandError, ArithmeticError):
-    """A loss that is no longer finite; the weights are those before it."""
+    """The loss is no longer finite; the weights are those from before."""
 
 
 class RunError(EvenhandError, RuntimeError):
-    """A run folder that cannot be read, written or continued."""
+    """A run folder that cannot be read, written or resumed."""
 
 
 class BusyError(RunError):
-    """A run that another process is making."""
+    """A run that another process is executing."""
 
 
 def wrong(what: str, must: str, got: object, then: str = "") -> InputError:
-    """Make the error for one bad value.
+    """The error for an invalid value.
 
     >>> str(wrong("The 'alpha' parameter of uer", "be in [0, 1]", 1.5))
     "The 'alpha' parameter of uer must be in [0, 1]. Got 1.5 instead."
@@ -39,15 +46,15 @@ def wrong(what: str, must: str, got: object, then: str = "") -> InputError:
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
-    """Make the error for a name that nobody registered, with the nearest ones."""
+    """The error for an unknown name; suggests similar ones."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known are: {', '.join(names)}."
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(names)}."
     return InputError(f"There is no {kind} called {shown(name)}. {hint}")
 
 
 def shown(value: object) -> str:
-    """The repr of a value, cut to what fits a sentence."""
+    """The repr of a value, shortened to fit a sentence."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -75,9 +82,9 @@ def truth(what: str, value: object) -> bool:
 
 
 def text(what: str, value: object) -> str:
-    """Return the value if it is a text, else raise."""
+    """Return the value if it is a string, else raise."""
     if not isinstance(value, str):
-        raise wrong(what, "be a text", value)
+        raise wrong(what, "be a string", value)
     return value
 
 
@@ -87,6 +94,39 @@ def choice(what: str, value: object, options: Iterable[str]) -> str:
     if value not in names:
         raise wrong(what, f"be one of {', '.join(names)}", value)
     return str(value)
+
+
+def validated(
+    model: type[Model], content: Mapping[str, Any], owner: str, known: Iterable[str] = (), must: Mapping[str, str] = {}
+) -> Model:
+    """Build a pydantic model; raise one sentence about the first mistake.
+
+    Parameters
+    ----------
+    owner
+        The name of the content in the sentence, e.g. "a definition".
+    known
+        Fields to suggest instead of an unknown one; by default those of the model.
+    must
+        What a field must be, where pydantic's own words do not suffice.
+    """
+    from pydantic import ValidationError  # late: whoever imports evenhand.errors need not wait for it
+
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        raise cause
+    field, kind = ".".join(map(str, problem["loc"])), problem["type"]
+    if kind == "extra_forbidden":
+        raise unknown(f"field of {owner}", field, known or model.model_fields)
+    if kind == "missing":
+        raise InputError(f"The '{field}' of {owner} is missing.")
+    words = MUST.get(kind) or problem["msg"].partition(" should ")[2].replace("'", "") or f"be valid: {problem['msg']}"
+    what = f"The '{field}' of {owner}" if field else owner.capitalize()
+    raise wrong(what, must.get(field, words), problem["input"])
 
 
 def _range(kind: str, low: float, high: float) -> str:

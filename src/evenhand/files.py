@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written aside, synced, then renamed into place; states have a checksum."""
+"""Atomic files: written under a temporary name, synced, then renamed. State files carry a checksum."""
 
 import hashlib
 import json
@@ -17,36 +17,37 @@ from torch import Tensor
 from evenhand import errors
 
 FACTS, CHECKSUM = "evenhand", "checksum"
+RESTART = "Remove its folder to restart the run."
 
 
 def write(path: Path, content: bytes, keep: Path | None = None) -> None:
-    """Replace a file at once; a reader, or a crash at any moment, sees the old or the new content.
+    """Replace a file atomically: a reader, or a crash at any moment, sees either the old or the new content.
 
     Parameters
     ----------
     keep
-        Where the old content goes; a crash may then leave it there alone.
+        Move the old content here. A crash in between leaves only this copy.
     """
     if not path.name:
         raise errors.RunError(f"{path} cannot be written: it is a folder.")
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         try:
-            _put(aside, content)
+            _write_through(temporary, content)
             if keep is not None and path.exists():
                 path.replace(keep)
-            aside.replace(path)
+            temporary.replace(path)
         except OSError:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise errors.RunError(f"{path} cannot be written: {error.strerror}.") from None
-    with suppress(OSError):  # not every disk can; after a power cut the old content may then be there once more
+    with suppress(OSError):  # some disks cannot sync a folder; a power cut may then restore the old content
         _sync(path.parent)
 
 
-def _put(path: Path, content: bytes) -> None:
-    """Write a new file through to the disk."""
+def _write_through(path: Path, content: bytes) -> None:
+    """Write a new file and sync it to disk."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         rest = memoryview(content)
@@ -65,12 +66,12 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def make(folder: Path) -> None:
-    """Make a folder where there is none yet."""
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents unless they exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise errors.RunError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+        raise errors.RunError(f"The folder {folder} cannot be created: {error.strerror}.") from None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -78,50 +79,50 @@ def write_json(path: Path, value: Any) -> None:
     write(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path, then: str = "Remove its folder to start that run anew.") -> Any:
-    """Read a JSON file, or say that it is damaged.
+def read_json(path: Path, then: str = RESTART) -> Any:
+    """Read a JSON file.
 
     Parameters
     ----------
     then
-        What to do about a damaged one; the default is for the files of a run.
+        Advice to add if the file is damaged. The default suits the files of a run.
     """
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        raise errors.RunError(f"{path} is damaged: it holds no JSON.{then and ' ' + then}") from None
+        raise errors.RunError(f"{path} is damaged: it is not valid JSON.{then and ' ' + then}") from None
     except OSError as error:
         raise errors.RunError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def write_state(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], keep: Path | None = None) -> None:
-    """Write tensors, and facts as JSON, into one safetensors file: reading it can run no code."""
-    whole = {
+    """Write tensors, with facts as JSON, to one safetensors file. Reading it cannot run code."""
+    copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
     text = json.dumps(facts)
-    write(path, save(whole, metadata={FACTS: text, CHECKSUM: _checksum(whole, text)}), keep)
+    write(path, save(copies, metadata={FACTS: text, CHECKSUM: _checksum(copies, text)}), keep)
 
 
 def read_state(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """Read what `write_state` wrote."""
+    """Read a file that `write_state` wrote: its tensors and its facts."""
     try:
         with safe_open(path, framework="pt") as file:
-            written = file.metadata() or {}
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        facts = json.loads(written[FACTS])
-        sound = _checksum(tensors, written[FACTS]) == written[CHECKSUM]
+        facts = json.loads(metadata[FACTS])
+        intact = _checksum(tensors, metadata[FACTS]) == metadata[CHECKSUM]
     except (SafetensorError, KeyError, ValueError, RecursionError):
-        raise errors.RunError(f"{path} is damaged: it holds no state of evenhand's.") from None
+        raise errors.RunError(f"{path} is damaged or is not an evenhand state file.") from None
     except OSError as error:
         raise errors.RunError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if not sound:
-        raise errors.RunError(f"{path} is damaged: its checksum is wrong.")
+    if not intact:
+        raise errors.RunError(f"{path} is damaged: its checksum does not match.")
     return tensors, facts
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """A digest of all that a state holds: names, types, shapes, values and facts."""
+    """Digest of names, types, shapes, values and facts."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -1,4 +1,7 @@
-"""Metrics of a run, from its accuracy matrix: a[i][j] is the accuracy on stage j's test set after stage i, j <= i."""
+"""Metrics of a run and how they are printed.
+
+They follow from the accuracy matrix: a[i][j] is the accuracy on the test samples of stage j after stage i, j <= i.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +10,7 @@ Matrix = Sequence[Sequence[float]]
 
 
 def average(a: Matrix, i: int = -1) -> float:
-    """A_i, the mean accuracy over all stages so far; of the last stage it is the headline.
+    """A_i, the mean accuracy over all stages so far; after the last stage, the headline number of a run.
 
     >>> average([[0.9], [0.5, 0.7]])
     0.6
@@ -38,7 +41,7 @@ def forgetting(a: Matrix, i: int = -1) -> float | None:
 
 
 def backward_transfer(a: Matrix) -> float | None:
-    """BWT, the mean over previous stages of the last accuracy minus that when the stage was learned."""
+    """BWT, the mean over previous stages of the last accuracy minus the accuracy right after the stage was learned."""
     last = len(a) - 1
     return mean([a[last][j] - a[j][j] for j in range(last)]) if last else None
 
@@ -49,7 +52,7 @@ def anytime(a: Matrix) -> float:
 
 
 def worst_case(a: Matrix, i: int = -1) -> float:
-    """WC_i, the current accuracy and the smallest that each previous stage ever had since, weighed 1 to i - 1."""
+    """WC_i, the mean of the current accuracy and the minimum of every previous stage since it was learned."""
     i %= len(a)
     lows = [min(a[k][j] for k in range(j + 1, i + 1)) for j in range(i)]
     return (a[i][i] + sum(lows)) / (i + 1)
@@ -97,3 +100,12 @@ def _below(t: float, freedom: int) -> float:
         total += term
         term *= math.cos(angle) ** 2 * k / (k + 1)
     return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def percent(fraction: float | None, unit: str = " %", signed: bool = False) -> str:
+    """Format a fraction as a percentage with one decimal; "-" if there is none.
+
+    >>> percent(0.1234), percent(-0.0001, unit=""), percent(0.02, signed=True), percent(None)
+    ('12.3 %', '0.0', '+2.0 %', '-')
+    """
+    return "-" if fraction is None else f"{100 * fraction:{'+' if signed else ''}z.1f}{unit}"

@@ -1,43 +1,96 @@
-"""Names with parameters, as they stand on the command line and in specs: `mir(candidates=100)+uer(alpha=0.3)`."""
+"""Names with parameters, as on the command line and in specs: `mir(candidates=100)+uer(alpha=0.3)`.
+
+Methods, backbones and orders are functions that are called by such names. All of them are parsed, checked against the
+function's signature and spelled here.
+"""
 
 import ast
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from evenhand import errors
 
 COMMA = re.compile(r",(?![^(]*\))")
-LONGEST = 10_000  # characters of a name; an order of 1000 classes has its place
-LARGEST = 1e300  # number in one
+MAX_LENGTH = 10_000  # characters; leaves room for an order of 1000 classes
+MAX_NUMBER = 1e300
+Term = tuple[str, dict[str, Any]]
 
 
-def parse(text: str) -> list[tuple[str, dict[str, Any]]]:
+def parse(text: str) -> list[Term]:
     """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals.
 
     >>> parse("mir(candidates=100)+uer")
     [('mir', {'candidates': 100}), ('uer', {})]
     """
-    if len(text) > LONGEST:
-        raise errors.wrong("A name", f"have at most {LONGEST} characters", len(text))
+    if len(text) > MAX_LENGTH:
+        raise errors.wrong("A name", f"have at most {MAX_LENGTH} characters", len(text))
     try:
         return _terms(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise errors.wrong("A name", "look like er, uer(alpha=0.3) or mir+uer", text) from None
 
 
-def spell(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """The one spelling of a name: defaults left out, parameters in their declared order.
+def terms(kind: str, text: str, known: Collection[str]) -> list[Term]:
+    """Parse a name whose terms are all `known`; `kind` says in errors what they name."""
+    parsed = [(text, {})] if text in known else parse(text)
+    for name, _ in parsed:
+        if name not in known:
+            raise errors.unknown(kind, name, known)
+    return parsed
+
+
+def term(kind: str, text: str, known: Collection[str]) -> Term:
+    """Parse a known name of one term, without `+`."""
+    parsed = terms(kind, text, known)
+    if len(parsed) != 1:
+        raise errors.unknown(kind, text, known)
+    return parsed[0]
+
+
+def parameters(function: Callable[..., Any], skip: int = 0) -> dict[str, Any]:
+    """Return the parameters of a function with their defaults, without the first `skip`."""
+    return {p.name: p.default for p in list(inspect.signature(function).parameters.values())[skip:]}
+
+
+def bind(name: str, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Check arguments against `parameters` and return them in declared order.
+
+    A whole number becomes a float where the default is a float, so that equal numbers are spelled alike.
+    """
+    for argument in arguments:
+        if not parameters:
+            raise errors.InputError(f"{name} takes no parameters. Got {argument!r}.")
+        if argument not in parameters:
+            raise errors.unknown(f"parameter of {name}", argument, parameters)
+    return {
+        key: float(arguments[key]) if isinstance(default, float) and type(arguments[key]) is int else arguments[key]
+        for key, default in parameters.items()
+        if key in arguments
+    }
+
+
+def spell(
+    name: str,
+    arguments: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    plain: Callable[[Any], Any] = lambda value: value,
+) -> str:
+    """Spell a name in its canonical form: parameters in declared order, without those at their default.
+
+    Values are written as `plain` returns them.
 
     >>> spell("mir", {"candidates": 100, "k": 3}, {"k": 3, "candidates": 50})
     'mir(candidates=100)'
     """
-    told = [f"{key}={given[key]!r}" for key in defaults if key in given and given[key] != defaults[key]]
-    return f"{name}({', '.join(told)})" if told else name
+    values = {key: plain(value) for key, value in bind(name, arguments, parameters).items()}
+    spelled = [f"{key}={value!r}" for key, value in values.items() if value != parameters[key]]
+    return f"{name}({', '.join(spelled)})" if spelled else name
 
 
 def split(text: str) -> list[str]:
-    """The parts of a text with commas; those inside parentheses belong to a name.
+    """Split a text at its commas, except those inside parentheses.
 
     >>> split("er, scored(learn='cos', test='cos')")
     ['er', "scored(learn='cos', test='cos')"]
@@ -45,7 +98,7 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in COMMA.split(text)]
 
 
-def _terms(node: ast.expr) -> list[tuple[str, dict[str, Any]]]:
+def _terms(node: ast.expr) -> list[Term]:
     match node:
         case ast.BinOp(left, ast.Add(), right):
             return _terms(left) + _terms(right)
@@ -62,6 +115,6 @@ def _literal(keyword: ast.keyword) -> Any:
     value = ast.literal_eval(keyword.value)
     if keyword.arg is None or not isinstance(value, str | int | float | bool | None):
         raise ValueError
-    if isinstance(value, int | float) and not abs(value) < LARGEST:
+    if isinstance(value, int | float) and not abs(value) < MAX_NUMBER:
         raise ValueError
     return value

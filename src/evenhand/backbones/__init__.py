@@ -1,9 +1,8 @@
 """Backbones: trunks from samples to features.
 
-Each has `dim`, the length of a feature, and `recipe`, how to build it again.
+Each has `dim`, the length of a feature, and `recipe`, from which `rebuild` builds it again.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,35 +24,26 @@ __all__ = ["BACKBONES", "MLP", "ReducedResNet18", "SmallCNN", "build", "canonica
 
 
 def build(name: str, shape: tuple[int, ...], arguments: Mapping[str, Any] | None = None) -> nn.Module:
-    """Make a backbone for samples of this shape, e.g. build("reduced_resnet18", (3, 32, 32), {"width": 64})."""
-    _defaults(name, arguments or {})
-    return BACKBONES[name](shape, **(arguments or {}))
+    """Build a backbone for samples of this shape, e.g. build("reduced_resnet18", (3, 32, 32), {"width": 64})."""
+    if name not in BACKBONES:
+        raise errors.unknown("backbone", name, BACKBONES)
+    return BACKBONES[name](shape, **names.bind(name, arguments or {}, _parameters(name)))
 
 
 def canonical(text: str) -> str:
-    """The one spelling of a backbone's name: defaults left out, parameters in their declared order.
+    """Spell the name of a backbone in its canonical form.
 
     >>> canonical("mlp(hidden=64)"), canonical(" mlp( hidden=8 )")
     ('mlp', 'mlp(hidden=8)')
     """
-    terms = names.parse(text)
-    if len(terms) != 1:
-        raise errors.unknown("backbone", text, BACKBONES)
-    [(name, arguments)] = terms
-    return names.spell(name, arguments, _defaults(name, arguments))
-
-
-def _defaults(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a backbone but the shape, if there is such a backbone and the arguments are among them."""
-    if name not in BACKBONES:
-        raise errors.unknown("backbone", name, BACKBONES)
-    known = {key: p.default for key, p in list(inspect.signature(BACKBONES[name]).parameters.items())[1:]}
-    for argument in arguments:
-        if argument not in known:
-            raise errors.unknown(f"parameter of {name}", argument, known)
-    return known
+    name, arguments = names.term("backbone", text, BACKBONES)
+    return names.spell(name, arguments, _parameters(name))
 
 
 def rebuild(recipe: Mapping[str, Any]) -> nn.Module:
-    """Make the backbone that left this recipe."""
+    """Build a backbone from its recipe, with new weights."""
     return build(recipe["name"], tuple(recipe["shape"]), recipe["arguments"])
+
+
+def _parameters(name: str) -> dict[str, Any]:
+    return names.parameters(BACKBONES[name], skip=1)  # all except the shape

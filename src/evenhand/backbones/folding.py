@@ -1,4 +1,4 @@
-"""Folding: a network for testing, whose batch normalisations are part of the convolutions before them."""
+"""Folding: merge batch normalisations into the convolutions before them, for testing."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -8,9 +8,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 def fold(trunk: nn.Module) -> nn.Module:
-    """Fold every pair of convolution and normalisation of a trunk that is in evaluation mode; the trunk is changed.
+    """Fold every pair of convolution and normalisation of a trunk in evaluation mode, in place.
 
-    w <- w s, b <- (b - mean) s + shift with s = scale / sqrt(variance + eps): one operation less for each layer.
+    w <- w s, b <- (b - mean) s + shift with s = scale / sqrt(variance + eps): one operation fewer in each layer.
     """
     for module in list(trunk.modules()):
         for conv, norm in list(_pairs(module, own=hasattr(trunk, "recipe"))):
@@ -20,12 +20,12 @@ def fold(trunk: nn.Module) -> nn.Module:
 
 
 def _pairs(module: nn.Module, own: bool) -> Iterator[tuple[str, str]]:
-    """Names of a convolution and the normalisation that follows it, as far as it is certain.
+    """Yield the names of a convolution and of the normalisation that certainly follows it.
 
-    Neighbours in a Sequential follow each other; in our own backbones conv2 is followed by bn2.
+    In a Sequential each child follows the one before it; in our `own` backbones bn2 follows conv2.
     """
     children = dict(module.named_children())
-    if type(module) is nn.Sequential:  # one with a forward of its own may go another way
+    if type(module) is nn.Sequential:  # a subclass may have another forward
         candidates = list(pairwise(children))
     else:
         candidates = [(name, name.replace("conv", "bn")) for name in children if own and "conv" in name]

@@ -14,9 +14,9 @@ class MLP(nn.Module):
     Parameters
     ----------
     shape
-        Of a sample; images are flattened.
+        Shape of a sample; images are flattened.
     hidden
-        The length of a feature; 0 leaves the samples as they are, for a linear head on frozen embeddings.
+        Length of a feature; 0 passes the samples through, for a linear head on frozen embeddings.
     """
 
     def __init__(self, shape: tuple[int, ...], hidden: int = 64) -> None:

@@ -1,4 +1,4 @@
-"""The Reduced ResNet18 of the paper, and with width 64 the full one of later papers."""
+"""The Reduced ResNet18 of the paper; with width 64, the full ResNet18 of later papers."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from evenhand import errors
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions plus a shortcut, which is a 1x1 convolution where the shape changes."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -17,7 +17,13 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(after)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or before != after:
-            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+            # oneDNN for AVX2 corrupts memory in strided 1x1 convolutions, channels last, of fewer than 8 channels.
+            narrow = before < 8
+            self.shortcut = nn.Sequential(
+                *([nn.AvgPool2d(1, stride)] if narrow else []),
+                nn.Conv2d(before, after, 1, 1 if narrow else stride, bias=False),
+                nn.BatchNorm2d(after),
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, before, h, w) -> (n, after, h / stride, w / stride)."""
@@ -31,9 +37,9 @@ class ReducedResNet18(nn.Module):
     Parameters
     ----------
     shape
-        Of a sample, (c, h, w), from 8x8 up.
+        Shape of a sample, (c, h, w), at least 8x8.
     width
-        Channels of the first stage, doubled in each of the three that follow.
+        Channels of the first stage; each of the three later stages doubles them.
     """
 
     def __init__(self, shape: tuple[int, ...], width: int = 20) -> None:
@@ -51,7 +57,7 @@ class ReducedResNet18(nn.Module):
             blocks += [Block(before, after, stride), Block(after, after, 1)]
             before = after
         self.blocks = nn.Sequential(*blocks)
-        last = [-(-side // 8) for side in sides]  # three strides of 2, each rounding up
+        last = [-(-side // 8) for side in sides]  # three strides of 2, each rounds up
         self.pool = min(4, *last)
         self.dim = before * (last[0] // self.pool) * (last[1] // self.pool)
 

@@ -1,4 +1,4 @@
-"""A small convolutional network for tests and first tries: some hundred times cheaper than the ResNet."""
+"""A small convolutional network for tests and first experiments, about a hundred times cheaper than the ResNet."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ class SmallCNN(nn.Module):
     Parameters
     ----------
     shape
-        Of a sample, (c, h, w), from 8x8 up.
+        Shape of a sample, (c, h, w), at least 8x8.
     width
         Channels of the first convolution; the second has twice as many.
     """

@@ -1,4 +1,4 @@
-"""How time is measured: contenders take turns in one process; what counts are medians, and ratios within a round."""
+"""Timing: workloads take turns in one process, and ratios within a round outlast a machine that slows down."""
 
 import statistics
 import time
@@ -7,21 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
-from evenhand.learner import Learner
+from evenhand.core.learner import Learner
 
-STEPS = 2  # of each contender in a round
+STEPS = 2  # of each workload in a round
 WARM_UP = 5
 PEAK_SIDE = 1536
 
-Stepper = Callable[[], None]
+Workload = Callable[[], None]  # does one step of work
 
 
-def rotate(steppers: dict[str, Stepper], rounds: int) -> dict[str, list[float]]:
-    """Seconds a step of each, round by round; each round begins with another one."""
-    names = list(steppers)
-    for step in steppers.values():
+def time_in_turns(workloads: dict[str, Workload], rounds: int) -> dict[str, list[float]]:
+    """Seconds per step of each workload in each round; every round starts with a different one."""
+    names = list(workloads)
+    for step in workloads.values():
         for _ in range(WARM_UP):
             step()
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -29,12 +28,12 @@ def rotate(steppers: dict[str, Stepper], rounds: int) -> dict[str, list[float]]:
         for name in names[number % len(names) :] + names[: number % len(names)]:
             began = time.perf_counter()
             for _ in range(STEPS):
-                steppers[name]()
+                workloads[name]()
             times[name].append((time.perf_counter() - began) / STEPS)
     return times
 
 
-def ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
+def paired_ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
     """The median of the ratios within a round, and its 95 % interval by order statistics."""
     ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
     reach = 0.98 * len(ratios) ** 0.5
@@ -46,16 +45,8 @@ def ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
     }
 
 
-def flops(step: Stepper) -> int:
-    """The floating-point operations of one step, as torch counts them."""
-    step()
-    with FlopCounterMode(display=False) as counter:
-        step()
-    return counter.get_total_flops()
-
-
-def peak() -> float:
-    """GFLOP/s of a large product of matrices, the best of five."""
+def gemm_peak() -> float:
+    """GFLOP/s of a large matrix product, the best of six."""
     a = torch.rand(PEAK_SIDE, PEAK_SIDE)
     best = 0.0
     for _ in range(6):
@@ -65,8 +56,8 @@ def peak() -> float:
     return best
 
 
-def outside(learner: Learner, step: Stepper, steps: int = 20) -> float:
-    """The share of a step that is spent neither in forward, backward nor the optimizer."""
+def share_outside(learner: Learner, step: Workload, steps: int = 20) -> float:
+    """The share of a step spent outside forward, backward and the optimizer."""
     inside, depth = 0.0, 0
 
     @contextmanager
@@ -75,7 +66,7 @@ def outside(learner: Learner, step: Stepper, steps: int = 20) -> float:
         began, depth = time.perf_counter(), depth + 1
         yield
         depth -= 1
-        inside += 0 if depth else time.perf_counter() - began  # what calls another counts once
+        inside += 0 if depth else time.perf_counter() - began  # nested calls count once
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:

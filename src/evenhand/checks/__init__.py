@@ -7,17 +7,18 @@ import importlib
 from dataclasses import dataclass
 from typing import Literal
 
-from evenhand import errors, registry
+from evenhand import errors
+from evenhand.checks.fixtures import BrokenError, Subject
 from evenhand.checks.promises import CHECKS
-from evenhand.checks.setting import BrokenError, Subject
-from evenhand.method import Method
+from evenhand.core import registry
+from evenhand.core.method import Method
 
 __all__ = ["CHECKS", "Outcome", "Subject", "examine", "find", "run"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check found."""
+    """The outcome of a check."""
 
     check: str
     state: Literal["passed", "failed", "exempt"]
@@ -25,7 +26,7 @@ class Outcome:
 
 
 def find(name: str) -> Subject:
-    """The method of a registered name, or of module:attribute, a function that makes one."""
+    """The method with a registered name, or returned by the function module:attribute."""
     if ":" not in name:
         terms = registry.terms(name)
         exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
@@ -35,16 +36,16 @@ def find(name: str) -> Subject:
         return Subject(name, registry.resolve(name), deciding[0].cost, deciding[0].tolerance, exempt)
     module, _, attribute = name.partition(":")
     try:
-        made = getattr(importlib.import_module(module), attribute)()
-    except Exception as error:  # whatever a module of one's own may raise
+        method = getattr(importlib.import_module(module), attribute)()
+    except Exception as error:  # the user's module may raise anything
         raise errors.InputError(f"'{name}' cannot be checked: {type(error).__name__}: {error}.") from None
-    if not isinstance(made, Method):
-        raise errors.wrong(f"'{name}'", "make a Method", type(made).__name__)
-    return Subject(name, made)
+    if not isinstance(method, Method):
+        raise errors.wrong(f"'{name}'", "return a Method", type(method).__name__)
+    return Subject(name, method)
 
 
 def run(subject: Subject) -> list[Outcome]:
-    """Run every check; a check that raises has failed."""
+    """Run every check; one that raises has failed."""
     return [examine(subject, name) for name in CHECKS]
 
 

@@ -1,4 +1,4 @@
-"""The promises of a method, a function each; its docstring is the promise."""
+"""The promises of a method, one function each; its docstring is the promise."""
 
 import tempfile
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from evenhand import errors, registry
-from evenhand.checks.setting import (
+from evenhand import errors
+from evenhand.checks.fixtures import (
     BrokenError,
     Subject,
     batches,
@@ -17,20 +17,21 @@ from evenhand.checks.setting import (
     everything,
     feed,
     final_accuracy,
-    flops,
     learner_of,
+    step_flops,
     two_stages,
     unchanged,
 )
-from evenhand.learner import Learner
-from evenhand.method import SLOTS, Method
+from evenhand.core import registry
+from evenhand.core.learner import Learner
+from evenhand.core.method import SLOTS, Method
 
 Check = Callable[[Subject], None]
 CHECKS: dict[str, Check] = {}
 
 
 def check(function: Check) -> Check:
-    """List a function as a check, under its name with spaces."""
+    """Register a function as a check, under its name with spaces."""
     CHECKS[function.__name__.replace("_", " ")] = function
     return function
 
@@ -40,7 +41,7 @@ def check(function: Check) -> Check:
 
 @check
 def frozen_and_json(subject: Subject) -> None:
-    """A method cannot be changed, hashes, and comes back equal from JSON."""
+    """A method is frozen, hashes, and survives a round trip through JSON."""
     for slot in SLOTS:
         part = getattr(subject.method, slot)
         try:
@@ -49,7 +50,10 @@ def frozen_and_json(subject: Subject) -> None:
             continue
         raise BrokenError(f"the part in the slot '{slot}' can be changed")
     hash(subject.method)
-    demand(Method.from_json(subject.method.to_json()) == subject.method, "the method came back different from JSON")
+    demand(
+        Method.from_json(subject.method.to_json()) == subject.method,
+        "the method differs after a round trip through JSON",
+    )
 
 
 # Streams of every kind -----------------------------------------------------------------------------------------------
@@ -78,7 +82,7 @@ def memory_of_any_size(subject: Subject) -> None:
 
 @check
 def objective_without_memory(subject: Subject) -> None:
-    """The losses of a batch can be asked for without a memory, and asking changes nothing but running statistics."""
+    """The objective works without a memory, and changes nothing except running statistics."""
     learner = feed(learner_of(subject), *two_stages())
     batch = learner.recall(torch.arange(min(5, len(learner.memory))))
     if batch is None:
@@ -91,7 +95,7 @@ def objective_without_memory(subject: Subject) -> None:
 
 @check
 def new_class_late(subject: Subject) -> None:
-    """A class may arrive at any time, beside old ones."""
+    """A class may arrive at any time, together with old ones."""
     learner = feed(learner_of(subject), *two_stages(), batches(2, classes=(0, 9), start=20))
     demand(learner.labels == [0, 1, 2, 3, 9], f"the labels became {learner.labels}")
     demand(learner.scores(batches(1)[0][0]).shape == (5, 5), "the scores do not cover the new class")
@@ -99,18 +103,18 @@ def new_class_late(subject: Subject) -> None:
 
 @check
 def labels_of_any_kind(subject: Subject) -> None:
-    """Labels may be strings or far apart; they change nothing else."""
+    """Labels may be strings or large numbers; predictions do not depend on them."""
     names = {0: "zero", 1: "one", 2: -7, 3: 10**6}
     plain = feed(learner_of(subject), *two_stages())
     named = learner_of(subject)
     feed(named, *([(x, [names[i] for i in y.tolist()]) for x, y in stage] for stage in two_stages()))
     x = batches(1, classes=(0, 1, 2, 3), start=30)[0][0]
-    demand(named.predict(x) == [names[i] for i in plain.predict(x)], "other labels gave other predictions")
+    demand(named.predict(x) == [names[i] for i in plain.predict(x)], "the predictions depend on the labels")
 
 
 @check
 def finite_on_blank_images(subject: Subject) -> None:
-    """Black and white images, whose features may vanish, leave all weights finite."""
+    """Black and white images, whose features may be zero, leave all weights finite."""
     learner = learner_of(subject)
     for number, value in enumerate((0, 255, 0, 255, 0, 255)):
         learner.observe(torch.full((4, 1, 28, 28), value, dtype=torch.uint8), [number % 2] * 4)
@@ -124,7 +128,7 @@ def finite_on_blank_images(subject: Subject) -> None:
 
 @check
 def predict_needs_a_class(subject: Subject) -> None:
-    """To predict before anything was observed is a clear error."""
+    """Predicting before observing raises a clear error."""
     try:
         learner_of(subject).predict(batches(1)[0][0])
     except errors.InputError:
@@ -134,7 +138,7 @@ def predict_needs_a_class(subject: Subject) -> None:
 
 @check
 def predicts_seen_classes(subject: Subject) -> None:
-    """Only seen classes are predicted, by finite scores or minus infinity."""
+    """Only seen classes are predicted, and no score is NaN."""
     learner = feed(learner_of(subject), *two_stages())
     x = torch.cat([x for x, _ in batches(8, classes=tuple(range(10)), start=40)])
     demand(set(learner.predict(x)) <= {0, 1, 2, 3}, "predicted a class that was never seen")
@@ -143,27 +147,27 @@ def predicts_seen_classes(subject: Subject) -> None:
 
 @check
 def predict_changes_nothing(subject: Subject) -> None:
-    """Weights, statistics, memory, generators and modes are as before, to the bit; and the answer is the same again."""
+    """Predicting changes no weight, statistic, memory, generator or mode, and repeats to the same bits."""
     learner = feed(learner_of(subject), *two_stages())
     x = batches(1, start=40)[0][0]
     with unchanged(learner, "predict"):
         first = learner.scores(x)
-        demand(torch.equal(first, learner.scores(x)), "the same question got two answers")
+        demand(torch.equal(first, learner.scores(x)), "two calls with the same samples gave different scores")
 
 
 @check
-def asking_leaves_no_trace(subject: Subject) -> None:
-    """A learner that is asked after every step ends with the same bits as one that never was."""
-    silent, asked = feed(learner_of(subject), *two_stages()), learner_of(subject)
+def predicting_leaves_no_trace(subject: Subject) -> None:
+    """A learner that predicts after every step ends with the same bits as one that never does."""
+    silent, predicting = feed(learner_of(subject), *two_stages()), learner_of(subject)
     x = batches(1, start=40)[0][0]
     for stage in two_stages():
         for samples, labels in stage:
-            asked.observe(samples, labels)
-            asked.predict(x)
-        if asked.method.parts("boundary"):
-            asked.boundary()
-    demand(not (names := changed(everything(silent), everything(asked))), f"asking changed {', '.join(names)}")
-    demand(torch.equal(silent.scores(x), asked.scores(x)), "the answers differ, though the learners do not")
+            predicting.observe(samples, labels)
+            predicting.predict(x)
+        if predicting.method.parts("boundary"):
+            predicting.boundary()
+    demand(not (names := changed(everything(silent), everything(predicting))), f"predicting changed {', '.join(names)}")
+    demand(torch.equal(silent.scores(x), predicting.scores(x)), "the scores differ, though the learners do not")
 
 
 # Learning ------------------------------------------------------------------------------------------------------------
@@ -171,7 +175,7 @@ def asking_leaves_no_trace(subject: Subject) -> None:
 
 @check
 def inputs_not_mutated(subject: Subject) -> None:
-    """The samples and labels that are given stay as they were."""
+    """Samples and labels stay as they were passed."""
     learner = learner_of(subject, augment="scr", views="concat")
     for x, y in batches(8):
         given_x, given_y = x.clone(), y.clone()
@@ -189,34 +193,34 @@ def gradients_reach_the_trunk(subject: Subject) -> None:
     before = {name: p.detach().clone() for name, p in learner.network.trunk.named_parameters()}
     feed(learner, batches(5, start=4))
     still = [name for name, p in learner.network.trunk.named_parameters() if torch.equal(p, before[name])]
-    demand(not still, f"nothing moved {', '.join(still)}")
+    demand(not still, f"no step moved {', '.join(still)}")
 
 
 @check
 def same_seed_same_bits(subject: Subject) -> None:
-    """The seed decides everything; torch's global generator neither matters nor moves, and is left to Dropout."""
+    """The seed decides everything; the method does not use torch's global generator, which is left to Dropout."""
     torch.manual_seed(1)
     first = everything(feed(learner_of(subject, augment="scr", views="concat"), *two_stages()))
     torch.manual_seed(2)
     state = torch.get_rng_state()
     fresh = learner_of(subject, augment="scr", views="concat")
-    lent = fresh.generators["network"].get_state()
+    unused = fresh.generators["network"].get_state()
     second = everything(feed(fresh, *two_stages()))
-    demand(not (names := changed(first, second)), f"the same seed gave other bits in {', '.join(names)}")
+    demand(not (names := changed(first, second)), f"the same seed gave different bits in {', '.join(names)}")
     demand(torch.equal(state, torch.get_rng_state()), "learning moved torch's global generator")
-    demand(torch.equal(lent, second["generator/network"]), "the method drew from torch's global generator")
+    demand(torch.equal(unused, second["generator/network"]), "the method drew from torch's global generator")
 
 
 @check
 def resumes_to_the_same_bits(subject: Subject) -> None:
-    """A learner that is saved and loaded in the middle of a stage ends as if nothing had happened."""
+    """A learner saved and loaded in the middle of a stage ends with the same bits as one that was not."""
     first, second = two_stages()
     whole = feed(learner_of(subject), first, second)
-    part = feed(learner_of(subject), first)
+    halfway = feed(learner_of(subject), first)
     for x, y in second[:3]:
-        part.observe(x, y)
+        halfway.observe(x, y)
     with tempfile.TemporaryDirectory() as folder:
-        part.save(path := Path(folder) / "learner.safetensors")
+        halfway.save(path := Path(folder) / "learner.safetensors")
         loaded = Learner.load(path, device="cpu")
     feed(loaded, second[3:])
     demand(not (names := changed(everything(whole), everything(loaded))), f"resuming changed {', '.join(names)}")
@@ -224,10 +228,10 @@ def resumes_to_the_same_bits(subject: Subject) -> None:
 
 @check
 def bounded_memory(subject: Subject) -> None:
-    """At most as many raw images as the memory has slots are kept, wherever they lie."""
+    """A learner keeps at most as many raw images as its memory has slots, wherever it keeps them."""
     learner = feed(learner_of(subject, memory=7), *two_stages())
     kept = [len(t) for t in learner.state_dict().values() if t.ndim > 1 and t.shape[1:] == (1, 28, 28)]
-    demand(sum(kept) <= 7, f"{sum(kept)} images are kept with a memory of 7")
+    demand(sum(kept) <= 7, f"it keeps {sum(kept)} images with a memory of 7")
 
 
 @check
@@ -242,10 +246,10 @@ def boundaries_only_where_declared(subject: Subject) -> None:
 
 @check
 def learns(subject: Subject) -> None:
-    """On the embedded images it ends at least 5 points above FINE-TUNE, in the mean of three fixed seeds."""
+    """On the embedded images it ends at least 5 points above FINE-TUNE, as the mean of three fixed seeds."""
     floor = final_accuracy(registry.resolve("finetune"))
     reached = final_accuracy(subject.method)
-    demand(reached >= floor + 0.05, f"{100 * reached:.1f} %, where FINE-TUNE has {100 * floor:.1f} %")
+    demand(reached >= floor + 0.05, f"{100 * reached:.1f} %, but FINE-TUNE reaches {100 * floor:.1f} %")
 
 
 @check
@@ -253,6 +257,6 @@ def cost_as_documented(subject: Subject) -> None:
     """The floating-point operations of a step agree with the documented C_D."""
     if subject.cost is None:
         return
-    measured = flops(subject.method) / flops(registry.resolve("er"))
+    measured = step_flops(subject.method) / step_flops(registry.resolve("er"))
     off = abs(measured / subject.cost - 1)
-    demand(off <= subject.tolerance, f"C_D is {measured:.3f}, documented {subject.cost:g}")
+    demand(off <= subject.tolerance, f"C_D is {measured:.3f}, but documented as {subject.cost:g}")

@@ -1,7 +1,7 @@
-"""Datasets: known ones by their names, your own by `folder:`, `npz:` and `hf:`, or as arrays in Python."""
+"""Datasets: known ones by name, custom ones as `folder:`, `npz:` and `hf:` paths or as arrays in Python."""
 
 from evenhand.datasets.arrays import dataset
-from evenhand.datasets.dataset import Dataset, by_class
-from evenhand.datasets.loading import SOURCES, known, load
+from evenhand.datasets.dataset import Dataset, rows_by_class
+from evenhand.datasets.loading import SOURCES, check_name, load
 
-__all__ = ["SOURCES", "Dataset", "by_class", "dataset", "known", "load"]
+__all__ = ["SOURCES", "Dataset", "check_name", "dataset", "load", "rows_by_class"]

@@ -1,4 +1,4 @@
-"""A dataset: training and test samples with whole-number classes."""
+"""A dataset: training and test samples, with classes as whole numbers."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Dataset:
     Parameters
     ----------
     name
-        What reports call it.
+        Its name in reports.
     train_x, test_x
         Samples (n, ...).
     train_y, test_y
@@ -23,9 +23,9 @@ class Dataset:
     classes
         The names of the classes, by number.
     digest
-        Of all the above, where it was read from files: a run goes on only with the data it began with.
+        Hash of all samples and labels if they were read from files: a run resumes only with the data it began with.
     notes
-        What its reader found worth telling: counts that are not the usual ones, files that were skipped.
+        Remarks of its reader: unusual counts, skipped files.
     """
 
     name: str
@@ -44,12 +44,14 @@ class Dataset:
             raise errors.wrong(f"The test samples of {self.name}", f"be like its training samples, {sizes}", got)
         for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if len(x) != len(y):
-                raise errors.wrong(f"The {split} labels of {self.name}", f"be as many as its {len(x)} samples", len(y))
+                raise errors.wrong(
+                    f"The number of {split} labels of {self.name}", f"be {len(x)}, one per sample", len(y)
+                )
             counts = torch.bincount(y[(y >= 0) & (y < len(self.classes))], minlength=len(self.classes))
             if counts.sum() != len(y):
-                strange = y[(y < 0) | (y >= len(self.classes))]
+                invalid = y[(y < 0) | (y >= len(self.classes))]
                 raise errors.wrong(
-                    f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", strange[0].item()
+                    f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", invalid[0].item()
                 )
             if missing := (counts == 0).nonzero().flatten().tolist():
                 others = f" and {len(missing) - 1} more have" if len(missing) > 1 else " has"
@@ -62,11 +64,11 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one sample."""
+        """The shape of one sample."""
         return tuple(self.train_x.shape[1:])
 
 
-def by_class(y: Tensor, classes: int) -> list[Tensor]:
-    """The positions of each class's samples, in order."""
+def rows_by_class(y: Tensor, count: int) -> list[Tensor]:
+    """Return the rows of each of `count` classes, in ascending order."""
     order = y.argsort(stable=True)
-    return list(order.split(torch.bincount(y, minlength=classes).tolist()))
+    return list(order.split(torch.bincount(y, minlength=count).tolist()))

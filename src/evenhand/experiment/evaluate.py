@@ -1,4 +1,4 @@
-"""What is recorded when a stage ends: accuracies, and the head class by class, so that figures need no weights."""
+"""The record of a stage: accuracies, and the head class by class, so that figures do not need the weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evenhand import draws
-from evenhand.learner import Learner
-from evenhand.network import DualLinear
-from evenhand.scoring import Form
+from evenhand.core import draws
+from evenhand.core.learner import Learner
+from evenhand.core.network import DualLinear
+from evenhand.core.scoring import Form
 from evenhand.streams import Stream
 
 
 class HeadWatch:
-    """Remembers the head as it was when the stage began, new rows as they were drawn."""
+    """Remembers the head as it was when the stage began, with new rows as they were initialised."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -24,12 +24,12 @@ class HeadWatch:
         self.bias: Tensor | None = None
 
     def begin_stage(self, learner: Learner) -> None:
-        """Take a copy of the head."""
+        """Copy the head."""
         head = learner.network.head
         self.weight, self.bias = head.weight.detach().clone(), head.bias.detach().clone()
 
     def before(self, head: DualLinear) -> tuple[Tensor, Tensor]:
-        """W and b of all classes as they were at the beginning of the stage, or at their arrival in it."""
+        """W and b of all classes at the beginning of the stage, or at their arrival in it."""
         fresh = DualLinear(head.dim)
         fresh.grow(len(head.bias), draws.generator(self.seed, "head"))
         weight, bias = fresh.weight.detach().to(head.weight), fresh.bias.detach().to(head.bias)
@@ -45,14 +45,14 @@ class HeadWatch:
         return {"watch/weight": self.weight, "watch/bias": self.bias}
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore the copy from `state_dict`."""
         self.weight, self.bias = tensors.get("watch/weight"), tensors.get("watch/bias")
 
 
 def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch, both: bool = False) -> dict[str, Any]:
-    """Test on all stages so far and describe the head; classes stand in their order of arrival.
+    """Test on all stages so far and describe the head, with classes in order of arrival.
 
-    With `both`, test once more with the other form of the logits, as "otherwise".
+    With `both`, test again with the other form of the logits and record it as "otherwise".
     """
     tested = _test(learner, stream, stage)
     record: dict[str, Any] = {
@@ -69,7 +69,7 @@ def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch, bot
 
 @contextmanager
 def _tested_by(learner: Learner, form: Form) -> Iterator[None]:
-    """The same learner, which tests with this form of the logits meanwhile."""
+    """Let the learner test with this form of the logits."""
     method = learner.method
     learner.method = method.but(scoring=replace(method.scoring, test=form))
     try:
@@ -79,8 +79,8 @@ def _tested_by(learner: Learner, form: Form) -> Iterator[None]:
 
 
 def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
-    """Accuracy by stage, the mean predicted probability by class, and, at the end, what was taken for what."""
-    count = learner.seen
+    """Accuracy of each stage, mean probability of each class and, after the last stage, the confusion matrix."""
+    count = len(learner.labels)
     confusion = torch.zeros(count, count, dtype=torch.int64)
     probability = torch.zeros(count, dtype=torch.float64)
     accuracy = []
@@ -89,7 +89,7 @@ def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
         x, y = stream.test(j)
         scores = learner.scores(x).cpu()
         predicted = scores.argmax(1)
-        # A class that never arrived, because its samples fell into a dropped batch, is an error on every sample.
+        # All samples of a class count as errors if it never arrived because its samples fell into a dropped batch.
         rows = torch.tensor([row_of.get(label, -1) for label in y.tolist()])
         accuracy.append((predicted == rows).sum().item() / len(y))
         probability += scores.double().softmax(1).sum(0)
@@ -103,8 +103,8 @@ def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
 
 
 def describe(learner: Learner, watch: HeadWatch) -> dict[str, list[float]]:
-    """Norm, mean and spread of each class's weights, its bias, and what the stage changed of both."""
-    head = learner.network.head
+    """Norm, mean and spread of the weights of each class, its bias, and the change of both during the stage."""
+    head, seen = learner.network.head, len(learner.labels)
     weight, bias = head.weight.detach(), head.bias.detach()
     old_weight, old_bias = watch.before(head)
     columns = {
@@ -115,4 +115,4 @@ def describe(learner: Learner, watch: HeadWatch) -> dict[str, list[float]]:
         "weight_change": (weight - old_weight).mean(1),
         "bias_change": bias - old_bias,
     }
-    return {name: [round(v, 7) for v in column[: learner.seen].double().tolist()] for name, column in columns.items()}
+    return {name: [round(v, 7) for v in column[:seen].double().tolist()] for name, column in columns.items()}

@@ -1,10 +1,10 @@
-"""A grid: a TOML file in which every list is an axis, and every combination a run.
+"""Grids: TOML files in which every list is an axis, and every combination a run.
 
 >>> grid = parse({"methods": ["er", "uer"], "memory": [20, 40], "seeds": 3})
 >>> len(grid.specs)
 12
 
-A `[[part]]` is a further grid, with the common values where it has none of its own.
+Each `[[part]]` is another grid, which overrides the common values.
 """
 
 import itertools
@@ -15,42 +15,43 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors
-from evenhand.experiment.spec import PRESETS, Spec
+from evenhand.core.settings import PRESETS
+from evenhand.experiment.spec import Spec
 
 PLURALS = {"methods": "method", "seeds": "seed"}
 OTHERS = ("title", "root", "preset", "part")
-MOST = 100_000  # runs; more are a slip
+MOST = 100_000  # runs; more are surely a mistake
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a grid file says: its runs in order, seeds innermost, each of them once."""
+    """The runs of a grid file in order, seeds innermost, without duplicates."""
 
     specs: tuple[Spec, ...]
     root: Path | None = None
 
 
-def read(path: Path) -> Grid:
-    """Read a grid file; a mistake in it is one sentence with its name."""
-    content = load(path, "grid")
+def read_grid(path: Path) -> Grid:
+    """Read a grid file. Errors name the file."""
+    content = read_toml(path, "grid")
     try:
         return parse(content)
     except errors.InputError as error:
         raise errors.InputError(f"In the grid {path}: {error}") from None
 
 
-def load(path: Path, what: str) -> dict[str, Any]:
-    """The content of a TOML file."""
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; `what` describes it in errors."""
     try:
         return tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise errors.InputError(f"The {what} {path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise errors.InputError(f"The {what} {path} is no TOML: {errors.shown(str(error))}.") from None
+        raise errors.InputError(f"The {what} {path} is not valid TOML: {errors.shown(str(error))}.") from None
 
 
 def parse(content: dict[str, Any]) -> Grid:
-    """The grid of a file's content."""
+    """Build a grid from the content of a file."""
     common = dict(content)
     parts = common.pop("part", None)
     texts = {name: common.pop(name, "") for name in ("root", "title")}
@@ -64,20 +65,20 @@ def parse(content: dict[str, Any]) -> Grid:
 
 
 def _singular(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields by the names of a spec; `seeds = 3` are the seeds 0, 1 and 2."""
-    made: dict[str, Any] = {}
+    """Rename fields to those of a spec; `seeds = 3` means the seeds 0, 1 and 2."""
+    singular: dict[str, Any] = {}
     for name, value in fields.items():
         field = PLURALS.get(name, name)
         if field not in Spec.model_fields and name != "preset":
             raise errors.unknown("field of a grid", name, [*Spec.model_fields, *PLURALS, *OTHERS])
-        if field in made:
+        if field in singular:
             raise errors.InputError(f"A grid has either '{field}s' or '{field}', not both.")
         if name == "seeds" and not isinstance(value, list):
             value = list(range(errors.whole("The number of 'seeds'", value, 1, MOST)))
         if value == []:
             raise errors.wrong(f"The axis '{name}' of a grid", "have at least one value", value)
-        made[field] = value
-    return made
+        singular[field] = value
+    return singular
 
 
 def _product(fields: dict[str, Any]) -> list[Spec]:
@@ -91,7 +92,7 @@ def _product(fields: dict[str, Any]) -> list[Spec]:
     for name, axis in zip(names, axes, strict=True):
         for value in axis:
             if not isinstance(value, str | int | float):
-                raise errors.wrong(f"A value of '{name}' in a grid", "be a text, a number or a boolean", value)
+                raise errors.wrong(f"A value of '{name}' in a grid", "be a string, a number or a boolean", value)
     if (count := math.prod(map(len, axes))) > MOST:
         raise errors.wrong("A grid", f"have at most {MOST} runs", count)
     return [Spec.make(preset, **dict(zip(names, values, strict=True))) for values in itertools.product(*axes)]

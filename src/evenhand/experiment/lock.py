@@ -1,9 +1,8 @@
-"""A lock with a heartbeat: it keeps two workers off one run, on one machine or on a shared disk.
+"""A lock file with a heartbeat, so that only one worker runs a spec, on one machine or on a shared disk.
 
-The lock is a file that says who holds it, touched every few seconds. A holder on this machine whose process is gone,
-or one anywhere whose heart has not beaten for a minute, is dead: then the lock is free. Should two workers ever believe
-that they hold it, nothing is lost: a run writes the same bits whoever makes it, and the one who was late finds out at
-the next checkpoint.
+The file names its holder, who touches it every few seconds. The lock is stale, and free to take, if the holder is a
+process of this machine that is gone, or if nobody has touched the file for a minute. Should two workers ever believe
+that they hold it, nothing is lost: both write the same bits, and the late one notices at its next checkpoint.
 """
 
 import fcntl
@@ -21,27 +20,27 @@ from typing import Any
 from evenhand import errors
 
 BEAT = 5.0  # seconds between two touches
-PATIENCE = 60.0  # seconds without one, after which a holder counts as dead
+PATIENCE = 60.0  # seconds without a touch after which a lock is stale
 NAME = ".lock"
 
 
 class Lock:
-    """A lock that is held; `still` tells whether somebody has taken it over."""
+    """A held lock; `is_ours` tells whether another process has taken it over."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.owner = {**_here(), "token": uuid.uuid4().hex}
         self._done = threading.Event()
 
-    def still(self) -> bool:
-        """Whether the file still says that it is ours, or cannot be read at the moment."""
+    def is_ours(self) -> bool:
+        """Whether the file still has our token. A file that cannot be read at the moment counts as ours."""
         try:
             return _read(self.path).get("token") == self.owner["token"]
         except OSError:
             return True
 
-    def take(self) -> bool:
-        """Create the file; False if it is there already."""
+    def acquire(self) -> bool:
+        """Create the file; False if it exists."""
         try:
             with self.path.open("x") as file:
                 file.write(json.dumps(self.owner))
@@ -51,36 +50,36 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Stop the heart and remove the file, if it is still ours."""
+        """Stop the heartbeat and remove the file if it is still ours."""
         self._done.set()
-        if self.still():
+        if self.is_ours():
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
     def _beat(self) -> None:
         while not self._done.wait(BEAT):
-            with suppress(OSError):  # a disk that is away for a moment
-                if not self.still():
+            with suppress(OSError):  # the disk may be gone for a moment
+                if not self.is_ours():
                     return
                 os.utime(self.path)
 
 
 @contextmanager
 def held(path: Path, wait: float = 0) -> Iterator[Lock]:
-    """Hold the lock; if somebody else does, wait for so many seconds, then raise.
+    """Hold the lock, waiting up to `wait` seconds for another holder, then raise.
 
     Parameters
     ----------
     path
-        The lock's file; its folder must exist.
+        The lock file. Its folder must exist.
     """
-    lock, until = Lock(path), time.monotonic() + wait
+    lock, deadline = Lock(path), time.monotonic() + wait
     try:
-        while not lock.take():
+        while not lock.acquire():
             if (other := holder(path)) is None:
-                _bury(path)
-            elif time.monotonic() >= until:
-                raise errors.BusyError(f"The run {path.parent.name} is being made by {other}.")
+                _remove_stale(path)
+            elif time.monotonic() >= deadline:
+                raise errors.BusyError(f"The run {path.parent.name} is locked by {other}.")
             else:
                 time.sleep(0.5)
     except OSError as error:
@@ -92,7 +91,7 @@ def held(path: Path, wait: float = 0) -> Iterator[Lock]:
 
 
 def holder(path: Path) -> str | None:
-    """Who holds the lock; None if nobody does who is alive."""
+    """Description of the live holder of a lock, or None."""
     try:
         beat = path.stat().st_mtime
     except OSError:
@@ -102,7 +101,7 @@ def holder(path: Path) -> str | None:
     try:
         owner, here = _read(path), _here()
     except OSError:
-        return "a process that cannot be asked at the moment"
+        return "a process that cannot be identified at the moment"
     if all(owner.get(name) == here[name] for name in ("machine", "boot", "space")):
         alive = _began(owner.get("process")) == owner.get("began", "never")
         return f"process {owner['process']}" if alive else None
@@ -110,7 +109,7 @@ def holder(path: Path) -> str | None:
 
 
 def _now(path: Path) -> float:
-    """The time by the clock of the disk, since the machines that share it may differ."""
+    """The time by the clock of the disk, since machines that share it may disagree."""
     probe = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         probe.touch()
@@ -122,22 +121,22 @@ def _now(path: Path) -> float:
             probe.unlink(missing_ok=True)
 
 
-def _bury(path: Path) -> None:
-    """Remove a dead holder's lock; of several who try at once one succeeds."""
-    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    with suppress(FileNotFoundError), _alone(path.parent):
+def _remove_stale(path: Path) -> None:
+    """Remove a stale lock. If several processes try at once, one succeeds."""
+    moved = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    with suppress(FileNotFoundError), _exclusive(path.parent):
         if not path.exists() or holder(path) is not None:
             return
-        path.rename(aside)
-        if holder(aside) is not None:  # somebody was faster and this is theirs: give it back
+        path.rename(moved)
+        if holder(moved) is not None:  # another process was faster and this is its lock: give it back
             with suppress(FileExistsError):
-                os.link(aside, path)
-        aside.unlink(missing_ok=True)
+                os.link(moved, path)
+        moved.unlink(missing_ok=True)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let others wait who would bury in this folder, where its disk can do that."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Exclude other processes that remove stale locks in this folder, if its disk supports that."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -148,7 +147,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What the file says; {} for one that is gone, or not yet whole."""
+    """The owner named in the file; {} if the file is gone or incomplete."""
     try:
         owner = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
@@ -157,7 +156,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _here() -> dict[str, Any]:
-    """The process, and the kernel and namespace in which its number means something."""
+    """The current process, with the boot and the namespace in which its id is valid."""
     return {
         "machine": platform.node(),
         "boot": _text("/proc/sys/kernel/random/boot_id"),
@@ -168,14 +167,14 @@ def _here() -> dict[str, Any]:
 
 
 def _began(process: Any) -> str | None:
-    """When a process began, which tells it from a later one of the same number; None if there is none."""
+    """Start time of a process, to tell it from a later one with the same id; None if it is gone."""
     if not isinstance(process, int):
         return None
     if (stat := _text(f"/proc/{process}/stat")) is not None:
         state, *fields = stat.rpartition(")")[2].split()
         return None if state == "Z" else fields[18]
     try:
-        os.kill(process, 0)  # where there is no /proc, a number alone has to do
+        os.kill(process, 0)  # without /proc, the id alone has to do
     except PermissionError:
         return "some time ago"
     except (OSError, OverflowError):

@@ -1,4 +1,4 @@
-"""The result of a finished run, read from its records."""
+"""Results of finished runs."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,18 +9,18 @@ from evenhand.experiment.spec import Spec
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left.
+    """The records of a finished run.
 
     Attributes
     ----------
     records
-        One dict for each stage end, the lines of metrics.jsonl.
+        One dict per stage, the lines of metrics.jsonl.
     classes
-        The names of the classes in order of arrival.
+        Names of the classes in order of arrival.
     seconds
-        Training and testing time together.
+        Training and testing time.
     environment
-        What the run was made with: versions, threads, processor.
+        Versions, threads and processor that the run used.
     """
 
     spec: Spec
@@ -32,18 +32,19 @@ class Result:
 
     @property
     def accuracy(self) -> list[list[float]]:
-        """The matrix of a_ij."""
+        """The matrix a_ij: accuracy on stage j after stage i."""
         return [record["accuracy"] for record in self.records]
 
-    def tested(self, spec: Spec) -> "Result":
-        """The result of a run that trains as this one did and may be tested with the other form of the logits."""
+    def tested_as(self, spec: Spec) -> "Result":
+        """The result of another spec with the same training, which may test with the other form of the logits."""
         if spec.resolved.scoring.test == self.spec.resolved.scoring.test:
             return replace(self, spec=spec)
-        records = [{**record, **record["otherwise"]} for record in self.records]
-        return replace(self, spec=spec, records=[{k: v for k, v in one.items() if k != "otherwise"} for one in records])
+        merged = [{**record, **record["otherwise"]} for record in self.records]
+        records = [{name: value for name, value in record.items() if name != "otherwise"} for record in merged]
+        return replace(self, spec=spec, records=records)
 
     def summary(self) -> dict[str, Any]:
-        """The headline numbers of one run, as fractions."""
+        """Headline numbers of the run, as fractions."""
         return {
             "key": self.key,
             "seed": self.spec.seed,
@@ -60,30 +61,8 @@ class Result:
 
 
 def by_setting(results: list[Result]) -> list[list[Result]]:
-    """Results that differ in the seed alone, together and in order of seed; settings in order of appearance."""
+    """Group results that differ only in the seed: groups in order of appearance, results in order of their seeds."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result.spec.setting, []).append(result)
     return [sorted(group, key=lambda result: result.spec.seed) for group in groups.values()]
-
-
-def summarise(group: list[Result]) -> dict[str, Any]:
-    """The headline numbers of one setting: means over its seeds, and the 95 % interval of the first."""
-    runs = [result.summary() for result in group]
-
-    def mean(field: str) -> float | None:
-        values = [run[field] for run in runs]
-        return None if None in values else metrics.mean(values)
-
-    spec = group[0].spec
-    return {
-        "method": spec.method,
-        "data": spec.data,
-        "memory": spec.memory,
-        "setting": spec.model_dump(exclude={"seed"}),
-        "seeds": [run["seed"] for run in runs],
-        "final_accuracy": mean("final_accuracy"),
-        "interval": metrics.interval([run["final_accuracy"] for run in runs]),
-        **{field: mean(field) for field in ("previous", "current", "forgetting", "seconds")},
-        "runs": runs,
-    }

@@ -1,4 +1,4 @@
-"""The methods, one paper a file. Read er.py, then uer.py, and you know how all of them are made."""
+"""The methods, one paper per file. Read er.py, then uer.py; all others have the same shape."""
 
 from evenhand.methods import (
     agem,

@@ -1,13 +1,13 @@
 """A-GEM: averaged gradient episodic memory.
 
-ER, but the memory is not learned; it only vetoes. Where the gradient of the stream would raise the memory's loss, its
-part along the memory's gradient is taken out:
+ER, but the memory is not learned; it only vetoes. If the gradient of the stream would raise the memory's loss, its
+component along the memory's gradient is removed:
 
     g <- g - (g . g_ref / g_ref . g_ref) g_ref        if g . g_ref < 0
 
 Deviations
 ----------
-1. Stream and memory go through the network in separate passes whatever is asked for, since each needs its own gradient.
+1. Stream and memory always use separate passes, since each needs its own gradient.
 
 Cost: two gradients of 10 samples, that of ER: C_D = 1.
 
@@ -19,18 +19,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evenhand.batch import Losses
-from evenhand.gradients import trainable
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Losses
+from evenhand.core.gradients import trainable
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import Descend, er
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
-class Projected(Descend):
-    """Follow the stream's gradient, without what would undo the memory's."""
+@part("evenhand.methods.agem.Projected")
+class DescendProjected(Descend):
+    """Follow the stream's gradient, without the component that would raise the memory's loss."""
 
     passes = "separate"
 
@@ -47,10 +47,10 @@ class Projected(Descend):
 
 
 def project(g: Sequence[Tensor], g_ref: Sequence[Tensor]) -> list[Tensor]:
-    """Take out of g what goes against g_ref; both are lists over the parameters."""
+    """Remove from g the component that goes against g_ref; both are lists over the parameters."""
     across = torch.stack([torch.sum(a * b) for a, b in zip(g, g_ref, strict=True)]).sum()
     along = torch.stack([torch.sum(b * b) for b in g_ref]).sum()
-    # Without a branch, so that a GPU need not wait: nothing is taken out where the two agree.
+    # No branch, so that a GPU need not wait: where the two agree, nothing is removed.
     factor = torch.where(across < 0, across / along, torch.zeros_like(across))
     return [a - factor * b for a, b in zip(g, g_ref, strict=True)]
 
@@ -58,4 +58,4 @@ def project(g: Sequence[Tensor], g_ref: Sequence[Tensor]) -> list[Tensor]:
 @register(cost=1, exempt={"learns": "it learns the stream alone; the paper finds it no better than FINE-TUNE"})
 def agem() -> Method:
     """Averaged gradient episodic memory: the memory only vetoes."""
-    return er().but(update=Projected())
+    return er().but(update=DescendProjected())

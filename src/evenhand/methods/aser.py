@@ -5,14 +5,14 @@ sorted by their distance to an evaluation point of class y, the Shapley value of
 
     s(N) = [y_N = y] / N,   s(m) = s(m + 1) + ([y_m = y] - [y_{m+1} = y]) / K * min(K, m) / m
 
-Replayed are the memories of the highest mean value for other memories less that for the batch of the stream: those that
-represent their class well and lie near what is being learned. Kept are the samples of the highest summed value.
+It replays the samples whose mean value for the rest of the memory, minus that for the batch of the stream, is highest:
+those that represent their class well and are close to the batch. It stores the samples with the highest summed value.
 
 Deviations
 ----------
 1. Distances are squared Euclidean, features in eval mode from raw views.
 2. L is the sum of two means as in ER; its code takes one mean over all samples: `reduction="joint"`.
-3. The number of candidates of a class is 2 unless given; its authors use other numbers for other datasets.
+3. The number of candidates per class is 2 by default; its authors use different numbers for different datasets.
 
 Cost: ER's 60, and forward passes that grow with the number of classes C: 2 x 2C + 10 in retrieval and 4C + 10 in
 storage, 160 of 60 with the ten classes of the check.
@@ -24,18 +24,18 @@ import torch
 from torch import Generator, Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch, Losses, unit
-from evenhand.learner import EVALUATION_BATCH, Learner
-from evenhand.memory import Memory
-from evenhand.method import Method
+from evenhand.core.batch import Batch, Losses, unit
+from evenhand.core.learner import EVALUATION_BATCH, Learner
+from evenhand.core.memory import Memory
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import CrossEntropy, er
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
+@part("evenhand.methods.aser.Shapley")
 class Shapley:
-    """What retrieval and storage have in common: how many neighbours vote, and how many candidates a class has."""
+    """What retrieval and storage share: the number of neighbours that vote, and of candidates per class."""
 
     k: int = 3
     n: int = 2
@@ -45,16 +45,16 @@ class Shapley:
         errors.whole("The 'n' parameter of aser", self.n, 1)
 
 
-@part
-class Adversarial(Shapley):
+@part("evenhand.methods.aser.Adversarial")
+class AdversarialShapley(Shapley):
     """Replay what is typical of its class and near the batch."""
 
     def __call__(self, learner: Learner, batch: Batch) -> Batch | None:
-        memory, drawn = learner.memory, learner.generators["retrieval"]
+        memory, generator = learner.memory, learner.generators["retrieval"]
         if memory.offered <= memory.size or not len(memory):
-            return learner.recall(memory.sample(learner.replay, drawn))
-        slots = balanced(memory, self.n, drawn)
-        others = balanced(memory, self.n, drawn, without=slots)
+            return learner.recall(memory.sample(learner.replay, generator))
+        slots = balanced(memory, self.n, generator)
+        others = balanced(memory, self.n, generator, without=slots)
         candidates, friends = memory.read(slots), memory.read(others)
         h, h_friends, h_batch = features(learner, candidates, friends, batch)
         value = -shapley(h, candidates.y, h_batch, batch.y, self.k).mean(0)
@@ -63,22 +63,22 @@ class Adversarial(Shapley):
         return learner.recall(slots[value.topk(min(learner.replay, len(slots))).indices.cpu()])
 
 
-@part
-class Valuable(Shapley):
-    """Keep what helps the classification of memories and of rare classes."""
+@part("evenhand.methods.aser.Valuable")
+class HighestShapley(Shapley):
+    """Keep what helps to classify the memory and rare classes."""
 
     def __call__(self, learner: Learner, batch: Batch) -> None:
-        memory, drawn = learner.memory, learner.generators["storage"]
+        memory, generator = learner.memory, learner.generators["storage"]
         room = min(memory.size - len(memory), len(batch))
-        memory.write(torch.arange(len(memory), len(memory) + room), batch[list(range(room))])
+        memory.write(torch.arange(len(memory), len(memory) + room), batch[:room])
         memory.offered += len(batch)
-        late = batch[list(range(room, len(batch)))]
+        late = batch[room:]
         if not len(late) or not memory.size:
             return
-        points = balanced(memory, self.n, drawn)
-        rare = [row for row, yes in enumerate(self.rare(learner, late).tolist()) if yes]
+        points = balanced(memory, self.n, generator)
+        rare = self.rare(learner, late)
         free = outside(memory, points)
-        slots = free[torch.randperm(len(free), generator=drawn)[: self.n * learner.seen]]
+        slots = free[torch.randperm(len(free), generator=generator)[: self.n * len(learner.labels)]]
         if not len(slots):
             return
         stored, evaluation = memory.read(slots), memory.read(points)
@@ -97,13 +97,13 @@ class Valuable(Shapley):
 
     def rare(self, learner: Learner, batch: Batch) -> Tensor:
         """Whether the class of each sample has a smaller share of the memory than a draw from U(0, 1/classes)."""
-        classes, counts = learner.seen, learner.memory.counts()
+        counts = learner.memory.counts()
         shares = torch.tensor([counts.get(y, 0) / len(learner.memory) for y in batch.y.tolist()])
-        return shares < torch.rand(len(batch), generator=learner.generators["storage"]) / classes
+        return shares < torch.rand(len(batch), generator=learner.generators["storage"]) / len(learner.labels)
 
 
-@part
-class OneMean(CrossEntropy):
+@part("evenhand.methods.aser.OneMean")
+class JointCrossEntropy(CrossEntropy):
     """One mean over the batch and the replayed samples together."""
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
@@ -128,7 +128,7 @@ def shapley(candidates: Tensor, labels: Tensor, points: Tensor, truths: Tensor, 
 
 
 def balanced(memory: Memory, n: int, generator: Generator, without: Tensor | None = None) -> Tensor:
-    """Draw up to n slots of every class, some slots left out."""
+    """Draw up to n slots of every class, except some slots."""
     slots = outside(memory, without)
     slots = slots[torch.randperm(len(slots), generator=generator)]
     classes = memory.columns["y"].cpu()[slots]
@@ -140,7 +140,7 @@ def balanced(memory: Memory, n: int, generator: Generator, without: Tensor | Non
 
 
 def outside(memory: Memory, slots: Tensor | None) -> Tensor:
-    """The filled slots but these."""
+    """The filled slots except these."""
     free = torch.ones(len(memory), dtype=torch.bool)
     if slots is not None:
         free[slots] = False
@@ -151,7 +151,7 @@ def outside(memory: Memory, slots: Tensor | None) -> Tensor:
 def features(learner: Learner, *batches: Batch) -> list[Tensor]:
     """The features of raw samples, in eval mode, as many at a time as are fastest."""
     pieces = torch.cat([unit(batch.x) for batch in batches]).split(EVALUATION_BATCH)
-    h = torch.cat([learner.snapshot().features(piece) for piece in pieces])
+    h = torch.cat([learner.folded_copy().features(piece) for piece in pieces])
     return list(h.split([len(batch) for batch in batches]))
 
 
@@ -159,5 +159,5 @@ def features(learner: Learner, *batches: Batch) -> list[Tensor]:
 def aser(k: int = 3, n: int = 2, reduction: str = "sum") -> Method:
     """Adversarial Shapley value: replay and keep what helps a nearest-neighbour classifier."""
     errors.choice("The 'reduction' parameter of aser", reduction, ("sum", "joint"))
-    objective = CrossEntropy() if reduction == "sum" else OneMean()
-    return er().but(retrieval=Adversarial(k, n), objective=objective, storage=Valuable(k, n))
+    objective = CrossEntropy() if reduction == "sum" else JointCrossEntropy()
+    return er().but(retrieval=AdversarialShapley(k, n), objective=objective, storage=HighestShapley(k, n))

@@ -1,15 +1,15 @@
 """DER++: dark experience replay.
 
-ER, but the logits of a sample are stored with it, and its later logits are kept near them:
+ER, but the logits of a sample are stored with it, and its later logits are kept close to them:
 
     L = E_{B}[l(p(x), y)] + a E_{R1}[|z(x) - z_stored|^2] + b E_{R2}[l(p(x), y)]
 
 Deviations
 ----------
-1. The squared distance is the mean over the entries that can be compared: the classes seen when the sample was stored.
+1. The squared distance is the mean over the entries that exist in both: the classes seen when the sample was stored.
 2. R1 and R2 are the halves of one draw of 2R, so they have no sample in common.
-3. What is stored are the dot logits of the raw view in the forward pass of the stream; under `+uer` too. With
-   `views="replace"` the network never sees the raw view, and those of the augmented one are stored.
+3. It stores the dot logits of the raw view from the forward pass of the stream, also under `+uer`; with
+   `views="replace"`, where the network never sees the raw view, those of the augmented one.
 
 Cost: 10 samples more than ER, C_D = 1.5.
 
@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch, Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import er
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
+@part("evenhand.methods.derpp.UniformTwice")
 class UniformTwice:
     """Draw two replay batches at once."""
 
@@ -36,8 +36,8 @@ class UniformTwice:
         return learner.recall(learner.memory.sample(2 * learner.replay, learner.generators["retrieval"]))
 
 
-@part
-class Dark:
+@part("evenhand.methods.derpp.Dark")
+class DarkExperience:
     """Cross-entropy of the batch and one half of the replay, distance to the stored logits of the other half."""
 
     a: float = 0.1
@@ -49,7 +49,7 @@ class Dark:
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
         first, second = None, replay
-        if replay and "logits" in replay.extra:  # a batch beside the stream's has none
+        if replay and "logits" in replay.extra:  # a second batch of the stream has none
             first, second = replay.split((len(replay) + 1) // 2)
         h, h_first, h_second = learner.features(batch, first, second)
         terms = []
@@ -60,19 +60,19 @@ class Dark:
         return Losses(
             learning=learner.expect("learn", h, batch.cross_entropy),
             replaying=torch.stack(terms).sum() if terms else None,
-            keep={"logits": learner.network.logits(h[: len(batch)])[:, : learner.seen].detach()},
+            keep={"logits": learner.network.logits(h[: len(batch)])[:, : len(learner.labels)].detach()},
         )
 
 
 def distance(logits: Tensor, stored: Tensor) -> Tensor:
     """The mean squared distance over the entries that were stored; the others are NaN."""
     stored = stored.repeat(len(logits) // len(stored), 1)
-    there = ~stored.isnan()
-    gaps = (logits[:, : stored.shape[1]] - stored.nan_to_num()) * there
-    return gaps.square().sum() / there.sum()
+    known = ~stored.isnan()
+    gaps = (logits[:, : stored.shape[1]] - stored.nan_to_num()) * known
+    return gaps.square().sum() / known.sum()
 
 
 @register(cost=1.5)
 def derpp(a: float = 0.1, b: float = 0.5) -> Method:
-    """Dark experience replay: keep the logits of memories near what they were."""
-    return er().but(retrieval=UniformTwice(), objective=Dark(a, b))
+    """Dark experience replay: keep the logits of memories close to what they were."""
+    return er().but(retrieval=UniformTwice(), objective=DarkExperience(a, b))

@@ -19,15 +19,15 @@ Rolnick et al., Experience Replay for Continual Learning, NeurIPS 2019.
 import torch
 from torch import Tensor
 
-from evenhand.batch import Batch, Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
-from evenhand.parts import part
-from evenhand.registry import register
-from evenhand.scoring import DOT
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
+from evenhand.core.scoring import DOT
 
 
-@part
+@part("evenhand.methods.er.Uniform")
 class Uniform:
     """Draw from the whole memory, each sample equally likely, without replacement."""
 
@@ -35,7 +35,7 @@ class Uniform:
         return learner.recall(learner.memory.sample(learner.replay, learner.generators["retrieval"]))
 
 
-@part
+@part("evenhand.methods.er.CrossEntropy")
 class CrossEntropy:
     """The mean cross-entropy of the batch and that of the replayed samples, each on the logits its phase asks for."""
 
@@ -47,7 +47,7 @@ class CrossEntropy:
         )
 
 
-@part
+@part("evenhand.methods.er.Descend")
 class Descend:
     """One step of the optimizer down the gradient of L_c + L_p."""
 
@@ -56,7 +56,7 @@ class Descend:
             learner.descend(losses.total)
 
 
-@part
+@part("evenhand.methods.er.Reservoir")
 class Reservoir:
     """Keep every sample of the stream with equal probability (algorithm R).
 
@@ -75,12 +75,12 @@ class Reservoir:
         memory.write(torch.tensor(list(kept)), batch[list(kept.values())])
 
 
-@part
+@part("evenhand.methods.er.Argmax")
 class Argmax:
     """The logits of the form that the scoring tests with; the largest one is the prediction."""
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        network, scoring = learner.snapshot(), learner.method.scoring
+        network, scoring = learner.folded_copy(), learner.method.scoring
         return network.logits(network.features(x), scoring.test, scoring.couple)
 
 

@@ -7,8 +7,8 @@ ER, but the batch of the stream is learned among its own classes only, so that n
 
 Deviations
 ----------
-1. The classes not yet seen, which its authors leave in the softmax of L_c, have no row in a head that grows. They do
-   have one, and stay in, where the softmax runs over all classes.
+1. Its authors leave classes not seen yet in the softmax of L_c. A head that grows has no rows for them; where the
+   softmax runs over all classes, they have rows and stay in.
 2. Its authors use the cosine head with scale 10, the default here; `head="dot"` uses the dot product.
 
 Cost: that of ER, C_D = 1.
@@ -20,22 +20,22 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch, Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
+from evenhand.core.scoring import COS, DOT
 from evenhand.methods.er import er
-from evenhand.parts import part
-from evenhand.registry import register
-from evenhand.scoring import COS, DOT
 
 
-@part
-class Asymmetric:
+@part("evenhand.methods.er_ace.Asymmetric")
+class AsymmetricCrossEntropy:
     """Cross-entropy of the batch among its own classes, and of the replay among all."""
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
         h, past = learner.features(batch, replay)
-        unseen = torch.arange(learner.seen, learner.network.classes, device=h.device)
+        unseen = torch.arange(len(learner.labels), learner.network.rows, device=h.device)
 
         def among_its_own(logits: Tensor) -> Tensor:
             return batch.cross_entropy(only(logits, torch.cat([batch.y, unseen])))
@@ -47,7 +47,7 @@ class Asymmetric:
 
 
 def only(logits: Tensor, classes: Tensor) -> Tensor:
-    """The logits with all but these classes out of the softmax."""
+    """The logits with only these classes in the softmax."""
     mask = torch.full((logits.shape[1],), -torch.inf, device=logits.device)
     return logits + mask.index_fill(0, classes, 0.0)
 
@@ -56,4 +56,4 @@ def only(logits: Tensor, classes: Tensor) -> Tensor:
 def er_ace(head: str = "cos") -> Method:
     """Asymmetric cross-entropy: the batch is learned among its own classes only."""
     errors.choice("The 'head' parameter of er_ace", head, ("cos", "dot"))
-    return er().but(objective=Asymmetric(), scoring=COS if head == "cos" else DOT)
+    return er().but(objective=AsymmetricCrossEntropy(), scoring=COS if head == "cos" else DOT)

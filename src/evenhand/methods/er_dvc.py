@@ -1,17 +1,17 @@
 """ER-DVC: not just selection, but exploration; dual view consistency.
 
-ER, but both views of an image are learned, their predictions are kept in agreement, and what comes back are the samples
-whose gradient the coming update would change most. For B and for B_M, with p and p_t the predictions of the two views
+ER, but both views of an image are learned, their predictions are kept in agreement, and the samples whose gradient the
+coming update would change most are replayed. For B and for B_M, with p and p_t the predictions of the two views
 and p_q that of a small network Q(z, z_t) on both logits:
 
     L = CE(z) + CE(z_t) - 1/3 sum_{q in {p, p_t, p_q}} H(mean q) + w (E|p_q - p| + E|p_q - p_t|)
-    s(x) = |p - onehot(y)|_1 |h|_1,   after a virtual step less before it
+    s(x) = |p - onehot(y)|_1 |h|_1,   after a virtual step minus before it
 
 Deviations
 ----------
-1. It makes its own two views, raw and augmented, whatever is asked for; the pipeline is "scr" unless another is given.
+1. It always uses two views, raw and augmented; the augmentation is "scr" unless another one is set.
 2. Q, an MLP from 2C over 128 to C, grows with the head; new entries are drawn uniformly in +-1/sqrt(128).
-3. Q reads dot logits, and the two last terms are taken on them, under `+uer` too.
+3. Q reads dot logits, and the two last terms are computed on them, also under `+uer`.
 
 Cost: 120 for both views, 60 for the virtual step, 50 + 50 to score the candidates: 280 of ER's 60.
 
@@ -26,15 +26,15 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from evenhand import errors
-from evenhand.batch import Batch, Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.network import Network
+from evenhand.core.parts import part
+from evenhand.core.registry import register
+from evenhand.core.scoring import Phase
 from evenhand.methods.er import er
-from evenhand.methods.mir import Interfered
-from evenhand.network import Network
-from evenhand.parts import part
-from evenhand.registry import register
-from evenhand.scoring import Phase
+from evenhand.methods.mir import MostInterfered
 
 HIDDEN = 128
 
@@ -64,8 +64,8 @@ class QNet(nn.Module):
         return F.linear(hidden, self.out, self.out_bias)
 
 
-@part
-class DualView:
+@part("evenhand.methods.er_dvc.DualView")
+class DualViewConsistency:
     """Cross-entropy of both views, and the agreement of their predictions."""
 
     weight: float = 4.0
@@ -86,7 +86,7 @@ class DualView:
         )
 
     def loss(self, learner: Learner, phase: Phase, h: Tensor, batch: Batch) -> Tensor:
-        """All terms of one batch; the features of its two views stand one after the other."""
+        """All terms of one batch; h has the features of its raw views, then those of the augmented ones."""
         z, z_t = learner.network.logits(h).chunk(2)
         both = 2 * learner.expect(phase, h, batch.cross_entropy)  # CE(z) + CE(z_t), as h has both views
         return both + agreement(z, z_t, learner.network.extra["q"](z, z_t), self.weight)
@@ -104,9 +104,9 @@ def negative_entropy(p: Tensor) -> Tensor:
     return (p * p.clamp_min(1e-12).log()).sum()
 
 
-@part
-class GradientInterfered(Interfered):
-    """Of some random candidates, take those whose gradient at the logits grows most by a virtual step."""
+@part("evenhand.methods.er_dvc.GradientInterfered")
+class MostInterferedGradients(MostInterfered):
+    """Of some random candidates, take those whose gradient at the logits grows most in a virtual step."""
 
     def __post_init__(self) -> None:
         errors.whole("The 'candidates' parameter of er_dvc", self.candidates, 1)
@@ -124,5 +124,5 @@ class GradientInterfered(Interfered):
 
 @register(cost=280 / 60, revision=2)
 def er_dvc(weight: float = 4.0, candidates: int = 50) -> Method:
-    """Dual view consistency: both views agree, and the most interfered gradients come back."""
-    return er().but(retrieval=GradientInterfered(candidates), objective=DualView(weight))
+    """Dual view consistency: both views agree, and the samples with the most interfered gradients are replayed."""
+    return er().but(retrieval=MostInterferedGradients(candidates), objective=DualViewConsistency(weight))

@@ -7,9 +7,9 @@ ER, but at the end of a stage the weights of its new classes are scaled to the n
 Deviations
 ----------
 1. The distillation of its own paper is left out, as the UER paper leaves it out.
-2. Later stages go on from the aligned weights; with `persist=False` only the test sees them.
-3. By what others' code says of it, its own paper also keeps the weights of the head from being negative, so that their
-   norms tell how large the logits are; the UER paper does not say whether it does. `clip=True` does so after each step.
+2. Later stages continue from the aligned weights; with `persist=False` only the test uses them.
+3. According to others' code, its own paper also keeps the weights of the head from becoming negative, so that their
+   norms reflect the size of the logits; the UER paper does not mention it. `clip=True` clips them after each step.
 
 Cost: that of ER, C_D = 1. Needs to know where stages end.
 
@@ -22,17 +22,19 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.batch import Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.network import Network
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import Descend, er
-from evenhand.network import Network
-from evenhand.parts import part
-from evenhand.registry import register
+
+STAGES = "er_wa.stages"  # how many classes there were at each boundary
 
 
-@part
-class Aligned:
+@part("evenhand.methods.er_wa.Aligned")
+class ArgmaxAligned:
     """Score as ER does, by weights that are aligned when a stage ends."""
 
     persist: bool = True
@@ -41,19 +43,21 @@ class Aligned:
         errors.truth("The 'persist' parameter of er_wa", self.persist)
 
     def boundary(self, learner: Learner) -> None:
+        learner.kept[STAGES] = [*learner.kept.get(STAGES, []), len(learner.labels)]
         if self.persist:
-            align(learner.network, learner.stages)
+            align(learner.network, learner.kept[STAGES])
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        network, scoring = learner.snapshot(), learner.method.scoring
+        network, scoring = learner.folded_copy(), learner.method.scoring
         if not self.persist:
-            network = learner.answer("aligned", lambda: align(copy.deepcopy(network), learner.stages))
+            stages = learner.kept.get(STAGES, [])
+            network = learner.cached("er_wa.aligned", lambda: align(copy.deepcopy(network), stages))
         return network.logits(network.features(x), scoring.test, scoring.couple)
 
 
 @torch.no_grad()
 def align(network: Network, stages: list[int]) -> Network:
-    """Scale the weights of the last stage's classes; `stages` counts the classes at each boundary."""
+    """Scale the weights of the last stage's classes; `stages` is the number of classes at each boundary."""
     old = stages[-2] if len(stages) > 1 else 0
     new = stages[-1] if stages else 0
     if 0 < old < new:
@@ -62,7 +66,7 @@ def align(network: Network, stages: list[int]) -> Network:
     return network
 
 
-@part
+@part("evenhand.methods.er_wa.DescendClipped")
 class DescendClipped(Descend):
     """One step of the optimizer, after which no weight of the head is negative."""
 
@@ -74,5 +78,5 @@ class DescendClipped(Descend):
 @register(cost=1)
 def er_wa(persist: bool = True, clip: bool = False) -> Method:
     """Weight aligning: at a stage's end its classes get the norm of the old ones."""
-    aligned = er().but(prediction=Aligned(persist))
+    aligned = er().but(prediction=ArgmaxAligned(persist))
     return aligned.but(update=DescendClipped()) if errors.truth("The 'clip' parameter of er_wa", clip) else aligned

@@ -7,15 +7,15 @@ ER, but without a memory; the floor that every method has to clear:
 Cost: 3 units for each of 10 samples, C_D = 0.5.
 """
 
-from evenhand.batch import Batch
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import er
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
+@part("evenhand.methods.finetune.RecallNothing")
 class RecallNothing:
     """No replay."""
 
@@ -23,7 +23,7 @@ class RecallNothing:
         return None
 
 
-@part
+@part("evenhand.methods.finetune.KeepNothing")
 class KeepNothing:
     """No memory."""
 

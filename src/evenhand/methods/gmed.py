@@ -1,6 +1,6 @@
 """GMED: gradient-based memory editing.
 
-ER, but the drawn memories are edited before they are replayed, and stay so: moved to where the coming step hurts more,
+ER, but each drawn sample is edited before it is replayed, and stays so: it moves to where the coming step hurts more,
 
     x <- x + stride (1 - decay)^age (grad_x l_{theta_v}(x) - grad_x l_theta(x) - beta grad_x l_theta(x)),
 
@@ -24,17 +24,17 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch, unit
-from evenhand.gradients import virtual_step
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch, unit
+from evenhand.core.gradients import virtual_step
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import Reservoir, er
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
-class Edited:
+@part("evenhand.methods.gmed.Edited")
+class UniformEdited:
     """Draw at random, edit what was drawn, and write it back."""
 
     stride: float = 0.1
@@ -55,7 +55,7 @@ class Edited:
         if len(slots) == 0:
             return None
         drawn = learner.memory.read(slots)
-        with learner.trial():
+        with learner.scratch_copy():
             before = self.pixel_gradients(learner, drawn)
             virtual_step(learner, batch)
             after = self.pixel_gradients(learner, drawn)
@@ -78,7 +78,7 @@ class Edited:
         return torch.autograd.grad(loss, x)[0]
 
 
-@part
+@part("evenhand.methods.gmed.FloatReservoir")
 class FloatReservoir(Reservoir):
     """A reservoir of images as floats, each with the number of its edits."""
 
@@ -90,4 +90,4 @@ class FloatReservoir(Reservoir):
 @register(cost=130 / 60)
 def gmed(stride: float = 0.1, decay: float = 0.0, beta: float = 0.01, sign: str = "paper") -> Method:
     """Gradient-based memory editing: move memories to where the coming update hurts more."""
-    return er().but(retrieval=Edited(stride, decay, beta, sign), storage=FloatReservoir())
+    return er().but(retrieval=UniformEdited(stride, decay, beta, sign), storage=FloatReservoir())

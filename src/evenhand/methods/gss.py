@@ -1,8 +1,8 @@
 """GSS: gradient-based sample selection, the greedy variant.
 
 ER, but the memory keeps samples whose gradients point in many directions. A sample's score is the largest cosine
-between its gradient and those of some random batches of the memory; a full memory takes a batch in only if its own
-largest cosine is negative, and then replaces candidates, likely those with high scores, with probability
+between its gradient and those of some random batches of the memory; a full memory accepts a batch only if its own
+largest cosine is negative, and then replaces candidates, preferably those with high scores, with probability
 
     P(replace c by x) = s'_c / (s'_c + s'_x),   s' = (s + 1) / 2
 
@@ -10,10 +10,10 @@ Deviations
 ----------
 1. Gradients are those of the cross-entropy over all parameters of the network, in eval mode.
 2. The gradient of the batch is the mean of those of its samples, which in eval mode is the same.
-3. Candidates are drawn with weights (s - min) / (max - min + 0.01), uniformly where all of them vanish.
+3. Candidates are drawn with weights (s - min) / (max - min + 0.01), or uniformly if all weights are zero.
 
-Cost: 60 for the step, 30 for the gradients of 10 samples and 300 for those of 10 x 10 memories: 390 of ER's 60. Torch's
-counter takes the vectorised gradients of single samples for four times what they are.
+Cost: 60 for the step, 30 for the gradients of 10 samples and 300 for those of 10 x 10 memories: 390 of ER's 60. Torch
+counts the vectorised gradients of single samples four times.
 
 Aljundi et al., Gradient based Sample Selection for Online Continual Learning, NeurIPS 2019.
 """
@@ -23,19 +23,19 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch
-from evenhand.gradients import batch_gradient, sample_gradients
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch
+from evenhand.core.gradients import batch_gradient, sample_gradients
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import er
-from evenhand.parts import part
-from evenhand.registry import register
 
 FIRST_SCORE = 0.1
 
 
-@part
-class Diverse:
+@part("evenhand.methods.gss.Diverse")
+class DiverseGradients:
     """Keep samples whose gradients differ from those of the memory."""
 
     batches: int = 10
@@ -46,19 +46,17 @@ class Diverse:
         errors.whole("The 'size' parameter of gss", self.size, 1)
 
     def __call__(self, learner: Learner, batch: Batch) -> None:
-        memory, drawn = learner.memory, learner.generators["storage"]
+        memory, generator = learner.memory, learner.generators["storage"]
         memory.offered += len(batch)
         scores, likeness = self.compare(learner, batch)
         room = min(memory.size - len(memory), len(batch))
-        rows = list(range(len(batch)))
-        scored = batch.with_({"score": scores})
-        memory.write(torch.arange(len(memory), len(memory) + room), scored[rows[:room]])
-        late = rows[room:]
+        early, late = batch.with_({"score": scores}).split(room)
+        memory.write(torch.arange(len(memory), len(memory) + room), early)
         if late and memory.size and likeness < 0:
-            places = candidates(memory.columns["score"], len(late), drawn)
-            late = late[: len(places)]
-            taken = replaces(memory.columns["score"][places], scores[late], drawn).tolist()
-            memory.write(places[taken], scored[[row for row, yes in zip(late, taken, strict=True) if yes]])
+            slots = candidates(memory.columns["score"], len(late), generator)
+            late = late[: len(slots)]
+            taken = replaces(memory.columns["score"][slots], late.extra["score"], generator)
+            memory.write(slots[taken], late[taken])
 
     def compare(self, learner: Learner, batch: Batch) -> tuple[Tensor, float]:
         """The score of each sample, and the largest cosine of the whole batch."""
@@ -68,16 +66,16 @@ class Diverse:
         size = min(self.size, len(memory))
         count = min(self.batches, len(memory) // size)
         slots = memory.sample(count * size, learner.generators["storage"]).split(size)
-        theirs = torch.stack([batch_gradient(learner, memory.read(part), scoring.replay) for part in slots])
-        ours = sample_gradients(learner, batch, scoring.learn)
-        directions = F.normalize(theirs, dim=1).T
-        cosines = F.normalize(ours, dim=1) @ directions
-        together = F.normalize(ours.mean(0, keepdim=True), dim=1) @ directions
+        stored = torch.stack([batch_gradient(learner, memory.read(part), scoring.replay) for part in slots])
+        new = sample_gradients(learner, batch, scoring.learn)
+        directions = F.normalize(stored, dim=1).T
+        cosines = F.normalize(new, dim=1) @ directions
+        together = F.normalize(new.mean(0, keepdim=True), dim=1) @ directions
         return cosines.amax(1).cpu(), together.max().item()
 
 
 def candidates(scores: Tensor, count: int, generator: Generator) -> Tensor:
-    """Draw slots without replacement, likely those with high scores; fewer if fewer have a weight."""
+    """Draw slots without replacement, preferably those with high scores; fewer if fewer have a weight."""
     scores = scores.cpu().double()
     weights = (scores - scores.min()) / (scores.max() - scores.min() + 0.01)
     if not weights.any():
@@ -95,4 +93,4 @@ def replaces(stored: Tensor, new: Tensor, generator: Generator) -> Tensor:
 @register(cost=390 / 60, tolerance=0.3, revision=2)
 def gss(batches: int = 10, size: int = 10) -> Method:
     """Gradient-based sample selection: keep samples whose gradients differ."""
-    return er().but(storage=Diverse(batches, size))
+    return er().but(storage=DiverseGradients(batches, size))

@@ -15,10 +15,10 @@ Cost: that of ER, C_D = 1.
 Hou et al., Learning a Unified Classifier Incrementally via Rebalancing, CVPR 2019.
 """
 
-from evenhand.method import Method
+from evenhand.core.method import Method
+from evenhand.core.registry import register
+from evenhand.core.scoring import COS
 from evenhand.methods.er import er
-from evenhand.registry import register
-from evenhand.scoring import COS
 
 
 @register(cost=1)

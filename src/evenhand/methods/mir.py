@@ -1,7 +1,7 @@
 """MIR: maximally interfered retrieval.
 
-ER, but what comes back are the samples that the coming update would hurt most. Of some random candidates, those whose
-loss rises most by a virtual step on the batch of the stream:
+ER, but the samples that the coming update would hurt most are replayed: of some random candidates, those whose loss
+rises most in a virtual step on the batch of the stream:
 
     theta_v = theta - lambda grad L_c(B)
     s(x)    = l(f_{theta_v}(x), y) - l(f_theta(x), y)
@@ -20,18 +20,18 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch
-from evenhand.gradients import virtual_step
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch
+from evenhand.core.gradients import virtual_step
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import er
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
-class Interfered:
-    """Of some random candidates, take those whose score rises most by a virtual step."""
+@part("evenhand.methods.mir.Interfered")
+class MostInterfered:
+    """Of some random candidates, take those whose score rises most in a virtual step."""
 
     candidates: int = 50
 
@@ -43,7 +43,7 @@ class Interfered:
         if len(slots) <= learner.replay:
             return learner.recall(slots)
         candidates = learner.memory.read(slots)
-        with learner.trial():
+        with learner.scratch_copy():
             before = self.score(learner, candidates)
             virtual_step(learner, batch)
             after = self.score(learner, candidates)
@@ -59,4 +59,4 @@ class Interfered:
 @register(cost=190 / 60)
 def mir(candidates: int = 50) -> Method:
     """Maximally interfered retrieval: replay what the coming update would hurt most."""
-    return er().but(retrieval=Interfered(candidates))
+    return er().but(retrieval=MostInterfered(candidates))

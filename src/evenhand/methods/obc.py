@@ -1,17 +1,17 @@
 """OBC: online bias correction.
 
-ER, but after each step one more batch of the memory moves the head alone, so that the classifier forgets the bias which
+ER, but after each step one more batch of the memory moves the head alone, so that the classifier loses the bias that
 the stream gave it:
 
     W, b <- W, b - lambda grad_{W, b} E_{B_M'}[l(p(x), y)],   features detached
 
 Deviations
 ----------
-1. Its code could not be read; the size of the second batch, that of the replay batch, is inferred.
-2. The features of the second batch use batch statistics and move no running statistics.
+1. Its code is not available; that the second batch has the size of the replay batch is inferred.
+2. The features of the second batch use batch statistics and leave the running statistics alone.
 3. The first step moves the head too. Its abstract ends with the advice to optimise the output layer separately from the
-   others: `separate=True` takes back what the first step did to the head, so that the memory alone moves it. Others
-   read it as two heads, of which the first only makes features learn, and a second batch of 50: `apart=50`.
+   others: `separate=True` undoes what the first step did to the head, so that only the memory moves it. Others read it
+   as two heads, of which the first only trains the features, and a second batch of 50: `apart=50`.
 
 Cost: 10 more samples forward, 70 of ER's 60 (the paper counts 1.5).
 
@@ -24,34 +24,34 @@ import torch
 from torch import nn
 
 from evenhand import errors
-from evenhand.batch import Batch, Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.network import DualLinear, Network
+from evenhand.core.parts import part
+from evenhand.core.registry import register
 from evenhand.methods.er import CrossEntropy, Descend, er
-from evenhand.network import DualLinear, Network
-from evenhand.parts import part
-from evenhand.registry import register
 
 
-@part
-class Corrected(Descend):
-    """A step of ER, then one of the head alone."""
+@part("evenhand.methods.obc.Corrected")
+class HeadCorrection(Descend):
+    """A step of ER, then one of the head alone on a further batch of the memory."""
 
     def __call__(self, learner: Learner, losses: Losses) -> None:
         Descend.__call__(self, learner, losses)
         self.correct(learner)
 
     def correct(self, learner: Learner, size: int | None = None) -> None:
-        """Let one more batch of the memory move the head; of the replay's size, or another."""
+        """Let one more batch of the memory move the head; it has the size of a replay by default."""
         second = learner.recall(learner.memory.sample(size or learner.replay, learner.generators["retrieval"]))
         if second:
-            with learner.trial(), torch.no_grad():
+            with learner.scratch_copy(), torch.no_grad():
                 [h] = learner.features(second)
             learner.descend(learner.expect("replay", h, second.cross_entropy), learner.network.head)
 
 
-@part
-class Separated(Corrected):
+@part("evenhand.methods.obc.Separated")
+class SeparateHeadCorrection(HeadCorrection):
     """A step of ER that leaves the head as it was, then one of the head alone."""
 
     def __call__(self, learner: Learner, losses: Losses) -> None:
@@ -63,26 +63,26 @@ class Separated(Corrected):
         self.correct(learner)
 
 
-@part
-class Makeshift(CrossEntropy):
-    """The cross-entropy of a second head, by which features learn and nothing is tested."""
+@part("evenhand.methods.obc.Makeshift")
+class AuxiliaryHead(CrossEntropy):
+    """The cross-entropy of an auxiliary head, which trains the features and is never tested."""
 
     def modules(self, network: Network) -> dict[str, nn.Module]:
         return {"makeshift": DualLinear(network.head.dim, gamma=network.head.gamma)}
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
-        network, makeshift = learner.network, learner.network.extra["makeshift"]
-        assert isinstance(makeshift, DualLinear)
-        tested, network.head = network.head, makeshift
+        network, auxiliary = learner.network, learner.network.extra["makeshift"]
+        assert isinstance(auxiliary, DualLinear)
+        tested, network.head = network.head, auxiliary
         try:
             return CrossEntropy.__call__(self, learner, batch, replay)
         finally:
             network.head = tested
 
 
-@part
-class Apart(Corrected):
-    """A step of ER, which the head that is tested has no part in, then one of that head alone."""
+@part("evenhand.methods.obc.Apart")
+class SizedHeadCorrection(HeadCorrection):
+    """A step of ER, then one of the head alone on a batch of a given size."""
 
     size: int
 
@@ -90,7 +90,7 @@ class Apart(Corrected):
         errors.whole("The 'apart' parameter of obc", self.size, 0)
 
     def correct(self, learner: Learner, size: int | None = None) -> None:
-        Corrected.correct(self, learner, size or self.size)
+        HeadCorrection.correct(self, learner, size or self.size)
 
 
 @register(cost=70 / 60)
@@ -100,5 +100,5 @@ def obc(separate: bool = False, apart: int = 0) -> Method:
     if separate and apart:
         raise errors.InputError("obc takes either 'separate' or 'apart': both keep the stream from the head.")
     if apart:
-        return er().but(objective=Makeshift(), update=Apart(apart))
-    return er().but(update=Separated() if separate else Corrected())
+        return er().but(objective=AuxiliaryHead(), update=SizedHeadCorrection(apart))
+    return er().but(update=SeparateHeadCorrection() if separate else HeadCorrection())

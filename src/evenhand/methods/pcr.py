@@ -4,7 +4,7 @@ ER, but samples are contrasted with the proxies (the rows of W) of the classes t
 
     L = E_{B u B_M}[-log exp(cos(w_y, h)/T) / sum_{c in B u B_M} exp(cos(w_c, h)/T)],
 
-where the sum counts a class as often as it occurs; tested by cos over all seen classes.
+where the sum counts a class as often as it occurs; the test uses cos over all seen classes.
 
 Deviations
 ----------
@@ -19,18 +19,18 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.batch import Batch, Losses
-from evenhand.learner import Learner
-from evenhand.method import Method
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
+from evenhand.core.method import Method
+from evenhand.core.parts import part
+from evenhand.core.registry import register
+from evenhand.core.scoring import COS
 from evenhand.methods.er import er
-from evenhand.parts import part
-from evenhand.registry import register
-from evenhand.scoring import COS
 
 
-@part
-class Proxies:
-    """Contrast every sample with the proxies of the classes at hand."""
+@part("evenhand.methods.pcr.Proxies")
+class ProxyContrast:
+    """Contrast every sample with the proxies of the classes in the batch and the replay."""
 
     temperature: float = 0.09
 
@@ -46,13 +46,13 @@ class Proxies:
 
 
 def contrast(similarities: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy with classes that count as often as they occur, the absent ones not at all."""
-    often = torch.bincount(targets, minlength=similarities.shape[1]).to(similarities)
+    """Cross-entropy in which a class counts as often as it occurs, and absent ones not at all."""
+    counts = torch.bincount(targets, minlength=similarities.shape[1]).to(similarities)
     own = similarities.gather(1, targets.unsqueeze(1)).squeeze(1)
-    return (torch.logsumexp(similarities + often.log(), dim=1) - own).mean()
+    return (torch.logsumexp(similarities + counts.log(), dim=1) - own).mean()
 
 
 @register(cost=1, closed="pcr replaces the cross-entropy that others build on")
 def pcr(temperature: float = 0.09) -> Method:
     """Proxy-based contrastive replay: contrast samples with the rows of W."""
-    return er().but(objective=Proxies(temperature), scoring=COS)
+    return er().but(objective=ProxyContrast(temperature), scoring=COS)

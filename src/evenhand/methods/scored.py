@@ -1,6 +1,6 @@
 """Any scoring: which logits learn, replay and test, each chosen on its own.
 
-ER, but every phase uses dot products or cosines as it is told; Table 1 of the UER paper is all eight ways:
+ER, but every phase uses dot products or cosines, as chosen; Table 1 of the UER paper compares all eight combinations:
 
     scored()                                      ER
     scored(learn='cos', replay='cos', test='cos') LUCIR
@@ -14,10 +14,10 @@ Lin et al., UER: A Heuristic Bias Addressing Approach for Online Continual Learn
 """
 
 from evenhand import errors
-from evenhand.method import Method
+from evenhand.core.method import Method
+from evenhand.core.registry import register
+from evenhand.core.scoring import Form, Mix, Scoring
 from evenhand.methods.er import er
-from evenhand.registry import register
-from evenhand.scoring import Form, Mix, Scoring
 
 
 @register(cost=1)

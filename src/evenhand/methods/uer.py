@@ -21,10 +21,10 @@ Lin et al., UER: A Heuristic Bias Addressing Approach for Online Continual Learn
 """
 
 from evenhand import errors
-from evenhand.method import Method
+from evenhand.core.method import Method
+from evenhand.core.registry import register
+from evenhand.core.scoring import Couple, Mix, Scoring
 from evenhand.methods.er import er
-from evenhand.registry import register
-from evenhand.scoring import Couple, Mix, Scoring
 
 
 def unbiased(alpha: float, couple: Couple = "head") -> Scoring:

@@ -1,6 +1,7 @@
-"""The paper, reproduced: its tables and figures beside our own runs, and a page about all of them."""
+"""The tables and figures of the UER paper: definitions, missing runs, and comparison with the published numbers."""
 
-from evenhand.paper.definitions import Item, find, items
+from evenhand.paper.definitions import Item, all_items, load_item
 from evenhand.paper.rendering import Rendering, render
+from evenhand.paper.selection import select
 
-__all__ = ["Item", "Rendering", "find", "items", "render"]
+__all__ = ["Item", "Rendering", "all_items", "load_item", "render", "select"]

@@ -1,4 +1,4 @@
-"""The paper's figures as data: panels with curves over stages, classes or alpha, for the datasets that have runs."""
+"""The paper's figures as data: panels of curves over stages, classes or alpha, for all streams that have runs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand import metrics
+from evenhand.experiment.estimate import Estimate, Group, StageMetric, arrived
 from evenhand.experiment.result import Result, by_setting
-from evenhand.paper import naming
 from evenhand.paper.definitions import Item
-from evenhand.paper.measures import percent
-from evenhand.report.group import Estimate, Group, StageMetric, arrived
+from evenhand.paper.published import stream_title
 
 PLAIN, IMPROVED = "plain", "+ UER"
+ACCURACY = "accuracy in %"
 QUANTITIES = {
     "weight_change": ("Change of w in the last stage", "mean change of w"),
     "bias_change": ("Change of b in the last stage", "change of b"),
@@ -23,14 +23,19 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line: its points, None where there is none."""
+    """A line; None where a point is missing."""
 
     name: str
     points: tuple[Estimate | None, ...]
 
     @property
+    def means(self) -> list[float | None]:
+        """The mean of each point."""
+        return [None if point is None else point.mean for point in self.points]
+
+    @property
     def seeds(self) -> list[int]:
-        """Over how many seeds each point is a mean."""
+        """The number of seeds behind each point."""
         return [0 if point is None else len(point.values) for point in self.points]
 
 
@@ -41,9 +46,9 @@ class Panel:
     Attributes
     ----------
     xs
-        Where the points of all curves are.
+        The positions of the points of all curves.
     split
-        How many of the xs are previous classes; 0 where they are no classes.
+        How many of the xs are previous classes; 0 if they are not classes.
     """
 
     title: str
@@ -54,104 +59,110 @@ class Panel:
     split: int = 0
 
     def fields(self) -> dict[str, Any]:
-        """The panel as data."""
+        """The panel as plain data."""
         curves = [
             {
                 "name": curve.name,
                 "seeds": curve.seeds,
-                "mean": [None if point is None else point.mean for point in curve.points],
+                "mean": curve.means,
                 "interval": [None if point is None else point.half for point in curve.points],
             }
             for curve in self.curves
         ]
-        places = {"at": list(self.xs), "split": self.split}
-        return {"title": self.title, "x": self.x, "y": self.y, **places, "curves": curves}
+        axes = {"title": self.title, "x": self.x, "y": self.y, "at": list(self.xs), "split": self.split}
+        return {**axes, "curves": curves}
 
 
 def panels(item: Item, results: Sequence[Result]) -> list[Panel]:
-    """What an item draws of its runs; nothing for a table, or where nothing has been run."""
-    kind = FIGURES.get(item.draws)
-    if kind is None:
+    """Draw the finished runs of an item; empty for a table, or without runs."""
+    draw = FIGURES.get(item.draws)
+    if draw is None:
         return []
-    order = {spec.setting: place for place, spec in enumerate(item.settings())}
+    position = {spec.setting: index for index, spec in enumerate(item.settings())}
     names = item.names()
     groups = [Group(names[runs[0].spec.setting], tuple(runs)) for runs in by_setting(list(results))]
-    groups.sort(key=lambda group: order[group.runs[0].spec.setting])
-    places: dict[tuple[str, int, int], list[Group]] = {}
+    groups.sort(key=lambda group: position[group.runs[0].spec.setting])
+    streams: dict[tuple[str, int, int], list[Group]] = {}
     for group in groups:
         spec = group.runs[0].spec
-        places.setdefault((spec.data, spec.memory, spec.stages), []).append(group)
-    return [panel for (data, memory, _), found in places.items() for panel in kind(naming.place(data, memory), found)]
+        streams.setdefault((spec.data, spec.memory, spec.stages), []).append(group)
+    return [panel for (data, memory, _), own in streams.items() for panel in draw(stream_title(data, memory), own)]
 
 
-def _stages(place: str, groups: Sequence[Group]) -> list[Panel]:
-    return [_by_stage(place, groups, metrics.average)]
+def _stages(stream: str, groups: Sequence[Group]) -> list[Panel]:
+    return [_by_stage(stream, groups, metrics.average)]
 
 
-def _balance(place: str, groups: Sequence[Group]) -> list[Panel]:
+def _balance(stream: str, groups: Sequence[Group]) -> list[Panel]:
     return [
-        _by_stage(f"{place}: mean of both", groups, metrics.balance),
-        _by_stage(f"{place}: previous classes", groups, metrics.previous),
-        _by_stage(f"{place}: current classes", groups, metrics.current),
+        _by_stage(f"{stream}: mean of both", groups, metrics.balance),
+        _by_stage(f"{stream}: previous classes", groups, metrics.previous),
+        _by_stage(f"{stream}: current classes", groups, metrics.current),
     ]
 
 
-def _improvement(place: str, groups: Sequence[Group]) -> list[Panel]:
-    pairs: dict[str, list[tuple[str, Group]]] = {}
+def _improvement(stream: str, groups: Sequence[Group]) -> list[Panel]:
+    pairs: dict[str, list[Group]] = {}
     for group in groups:
-        base, _, more = group.label.partition(" + ")
-        pairs.setdefault(base, []).append((IMPROVED if more else PLAIN, group))
-    return [
-        _by_stage(f"{place}: {base}", [Group(role, group.runs) for role, group in pair], metrics.average)
-        for base, pair in pairs.items()
-    ]
+        base, _, added = group.label.partition(" + ")
+        pairs.setdefault(base, []).append(Group(IMPROVED if added else PLAIN, group.runs))
+    return [_by_stage(f"{stream}: {base}", pair, metrics.average) for base, pair in pairs.items()]
 
 
-def _scale(place: str, groups: Sequence[Group]) -> list[Panel]:
-    groups = _shared(groups)
-    alphas = [group.runs[0].spec.resolved.scoring.replay.dot for group in groups]
-    by_alpha = sorted(zip(alphas, groups, strict=True), key=lambda pair: pair[0])
-    kinds = {
-        "all": metrics.average,
-        "previous": metrics.previous,
-        "current": metrics.current,
-    }
+def _scale(stream: str, groups: Sequence[Group]) -> list[Panel]:
+    groups = sorted(_with_shared_seeds(groups), key=_alpha)
+    measures = {"all": metrics.average, "previous": metrics.previous, "current": metrics.current}
     curves = [
-        Curve(name, tuple(percent(group.estimate(metric)) for _, group in by_alpha)) for name, metric in kinds.items()
+        Curve(name, tuple(_percent(group.estimate(metric)) for group in groups)) for name, metric in measures.items()
     ]
-    return [Panel(place, "alpha", "accuracy in %", tuple(sorted(alphas)), tuple(curves))]
+    return [Panel(stream, "alpha", ACCURACY, tuple(map(_alpha, groups)), tuple(curves))]
 
 
-def _shared(groups: Sequence[Group]) -> Sequence[Group]:
-    """Groups with the seeds that all of them have: a curve across them is to show no difference between seeds."""
+def _alpha(group: Group) -> float:
+    return group.runs[0].spec.resolved.scoring.replay.dot
+
+
+def _with_shared_seeds(groups: Sequence[Group]) -> Sequence[Group]:
+    """Restrict groups to the seeds that all have, so that a curve across them shows no difference between seeds."""
     seeds = set.intersection(*(set(group.seeds) for group in groups))
-    alike = [Group(group.label, tuple(run for run in group.runs if run.spec.seed in seeds)) for group in groups]
-    return alike if seeds else groups
+    if not seeds:
+        return groups
+    return [Group(group.label, tuple(run for run in group.runs if run.spec.seed in seeds)) for group in groups]
 
 
-def _analysis(place: str, groups: Sequence[Group]) -> list[Panel]:
+def _analysis(stream: str, groups: Sequence[Group]) -> list[Panel]:
     run = groups[0].runs[0]
     xs = tuple(float(number) for number in range(1, len(run.classes) + 1))
-    made = []
-    for quantity, (title, unit) in QUANTITIES.items():
-        curves = tuple(Curve(group.label, _by_class(group, quantity, len(xs))) for group in groups)
-        made.append(Panel(f"{place}: {title}", "class, by arrival", unit, xs, curves, arrived(run)))
-    return made
+    return [
+        Panel(
+            title=f"{stream}: {title}",
+            x="class, by arrival",
+            y=unit,
+            xs=xs,
+            curves=tuple(Curve(group.label, _by_class(group, quantity, len(xs))) for group in groups),
+            split=arrived(run),
+        )
+        for quantity, (title, unit) in QUANTITIES.items()
+    ]
 
 
 def _by_class(group: Group, quantity: str, count: int) -> tuple[Estimate | None, ...]:
-    """A quantity of each class after the last stage; None for one that never arrived."""
+    """Estimate a quantity of each class after the last stage; None for a class that never arrived."""
     factor = 100 if quantity == "probability" else 1
     columns = group.by_class(quantity).T.tolist()
-    found = [[factor * value for value in values if not math.isnan(value)] for values in columns]
-    found += [[] for _ in range(count - len(found))]
-    return tuple(Estimate(tuple(values)) if values else None for values in found[:count])
+    known = [[factor * value for value in column if not math.isnan(value)] for column in columns]
+    known += [[] for _ in range(count - len(known))]
+    return tuple(Estimate(tuple(values)) if values else None for values in known[:count])
 
 
 def _by_stage(title: str, groups: Sequence[Group], metric: StageMetric) -> Panel:
     stages = range(1, len(groups[0].runs[0].records) + 1)
-    curves = tuple(Curve(group.label, tuple(map(percent, group.by_stage(metric)))) for group in groups)
-    return Panel(title, "stage", "accuracy in %", tuple(map(float, stages)), curves)
+    curves = tuple(Curve(group.label, tuple(map(_percent, group.by_stage(metric)))) for group in groups)
+    return Panel(title, "stage", ACCURACY, tuple(map(float, stages)), curves)
+
+
+def _percent(estimate: Estimate | None) -> Estimate | None:
+    return None if estimate is None else estimate.percent
 
 
 FIGURES: dict[str, Callable[[str, Sequence[Group]], list[Panel]]] = {

@@ -1,4 +1,4 @@
-"""What the paper's tables measure, and what they do not: each a number of one run, in the paper's units."""
+"""Measures: what the paper's tables and ours print about a run, in the paper's units."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand import metrics
+from evenhand.experiment.estimate import Metric, arrived, column
 from evenhand.experiment.result import Result
-from evenhand.report.group import Estimate, arrived, column
 
 Value = Callable[[Result], float | None]
 
@@ -19,11 +19,11 @@ class Measure:
     Attributes
     ----------
     value
-        Takes it from a run; None where it does not exist. Measures of a step have no run to be taken from.
+        Computes the measure from a run; None for measures of a step, which `evenhand bench` takes.
     digits
         Decimals that the paper prints.
     unit
-        What the numbers are, for axes and headings.
+        The unit, for axes and headings.
     """
 
     title: str
@@ -31,38 +31,33 @@ class Measure:
     digits: int = 1
     unit: str = "%"
 
-    def shown(self, number: float | None, sign: bool = False) -> str:
-        """A number as the paper would print it; a dash for none.
+    def format(self, number: float | None, half: float | None = None, signed: bool = False) -> str:
+        """Format a number, and half its interval, with the paper's decimals; "-" if there is none.
 
-        >>> MEASURES["accuracy"].shown(-0.04, sign=True), MEASURES["c_d"].shown(1.166)
-        ('+0.0', '1.17')
+        >>> MEASURES["accuracy"].format(-0.04, signed=True), MEASURES["c_d"].format(1.166, half=0.2)
+        ('+0.0', '1.17 ± 0.20')
         """
         if number is None:
             return "-"
-        rounded = round(number, self.digits) + 0.0  # no minus before a zero
-        return f"{rounded:{'+' if sign else ''}.{self.digits}f}"
+        interval = "" if half is None else f" ± {half:.{self.digits}f}"
+        return f"{number:{'+' if signed else ''}z.{self.digits}f}{interval}"
 
 
-def percent(estimate: Estimate | None) -> Estimate | None:
-    """A mean of fractions as one of percents."""
-    return None if estimate is None else Estimate(tuple(100 * value for value in estimate.values))
-
-
-def _percent(metric: Callable[[metrics.Matrix], float | None]) -> Value:
+def _percent(metric: Metric) -> Value:
     def value(run: Result) -> float | None:
-        found = metric(run.accuracy)
-        return None if found is None else 100 * found
+        fraction = metric(run.accuracy)
+        return None if fraction is None else 100 * fraction
 
     return value
 
 
-def _head(quantity: str, current: bool, taken: Callable[[list[float]], float] = metrics.mean) -> Value:
-    """A quantity of the head over the previous or the current classes; None with a single stage."""
+def _head(quantity: str, current: bool, reduce: Callable[[list[float]], float] = metrics.mean) -> Value:
+    """Reduce a quantity of the head over the previous or the current classes; None after a single stage."""
 
     def value(run: Result) -> float | None:
         values, old = column(run, quantity), arrived(run)
-        wanted = values[old:] if current else values[:old]
-        return taken(wanted) if old and wanted else None
+        chosen = values[old:] if current else values[:old]
+        return reduce(chosen) if old and chosen else None
 
     return value
 
@@ -83,9 +78,9 @@ MEASURES = {
     "spread_current": Measure("spread of mean weights, current", _head("mean", True, _spread), 4, "w"),
     "bias_previous": Measure("mean bias of previous classes", _head("bias", False), 2, "b"),
     "bias_current": Measure("mean bias of current classes", _head("bias", True), 2, "b"),
-    "c_d": Measure("C_D, operations of a step", None, 2, "ratio to ER"),
-    "time": Measure("time of a step", None, 2, "ratio to ER"),
-    # What the paper did not measure.
+    "c_d": Measure("C_D, operations per step", None, 2, "ratio to ER"),
+    "time": Measure("time per step", None, 2, "ratio to ER"),
+    # Not in the paper.
     "forgetting": Measure("forgetting", _percent(metrics.forgetting)),
     "anytime": Measure("anytime accuracy", _percent(metrics.anytime)),
     "worst_case": Measure("worst-case accuracy", _percent(metrics.worst_case)),

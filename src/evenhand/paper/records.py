@@ -1,47 +1,101 @@
-"""Where results are found: by their keys, in one folder after the other, so that nothing committed is run again."""
+"""Records: finished runs and measured steps, looked up in several folders so that nothing is computed twice."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from evenhand import errors, files
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
+STEPS_FILE = "table3.json"
+ROUNDS = 12
+REMEDY = "Remove it to measure again."
+Steps = dict[str, dict[str, float]]  # method -> measure -> number
+
 
 def trainings(specs: Iterable[Spec]) -> list[list[Spec]]:
-    """Specs that one run answers, together, the plainest name first; all but those of Table 1 stand alone."""
+    """Group specs that share one training, simplest method first; only Table 1 has groups of two."""
     groups: dict[Hashable, list[Spec]] = {}
     for spec in dict.fromkeys(specs):
         groups.setdefault(spec.training, []).append(spec)
     return [sorted(group, key=lambda spec: len(spec.method)) for group in groups.values()]
 
 
-def done(specs: Sequence[Spec], folders: Sequence[Path], kin: Sequence[Spec] = ()) -> list[Result]:
-    """The finished runs of these specs, or of kin that train alike, in their order; the first folder counts."""
-    found = {result.spec: result for group in _wanted(specs, kin) for result in _answers(group, folders)}
+def finished(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Result]:
+    """Load the finished runs of these specs, from the first folder that has them.
+
+    Parameters
+    ----------
+    others
+        Further specs; one that shares a training with a wanted spec supplies its result.
+    """
+    found = {result.spec: result for group in _wanted(specs, others) for result in _results(group, folders)}
     return [found[spec] for spec in dict.fromkeys(specs) if spec in found]
 
 
-def missing(specs: Sequence[Spec], folders: Sequence[Path], kin: Sequence[Spec] = ()) -> list[Spec]:
-    """The runs to be made for these specs, where neither theirs nor those of kin are there."""
-    return [group[0] for group in _wanted(specs, kin) if not _answers(group, folders)]
+def missing(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Spec]:
+    """List the runs that these specs still need; parameters as in `finished`."""
+    return [group[0] for group in _wanted(specs, others) if not _results(group, folders)]
 
 
-def _wanted(specs: Sequence[Spec], kin: Sequence[Spec]) -> list[list[Spec]]:
-    """The trainings of these specs, together with those of kin that train alike."""
+def _wanted(specs: Sequence[Spec], others: Sequence[Spec]) -> list[list[Spec]]:
     wanted = set(specs)
-    return [group for group in trainings([*specs, *kin]) if not wanted.isdisjoint(group)]
+    return [group for group in trainings([*specs, *others]) if not wanted.isdisjoint(group)]
 
 
-def _answers(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
-    """The results of specs that train alike: of each its own, or else that of another, tested in the same form."""
-    own = {spec: result for spec in group if (result := next(_results(spec, folders), None))}
-    made = next(iter(own.values()), None)
-    return [own.get(spec) or made.tested(spec) for spec in group] if made else []
+def _results(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
+    """Load the results of specs that share a training: each its own, else another's tested in the form it needs."""
+    own = {spec: result for spec in group if (result := _result(spec, folders))}
+    donor = next(iter(own.values()), None)
+    return [own.get(spec) or donor.tested_as(spec) for spec in group] if donor else []
 
 
-def _results(spec: Spec, folders: Sequence[Path]) -> Iterator[Result]:
+def _result(spec: Spec, folders: Sequence[Path]) -> Result | None:
     key = spec.key
-    for root in folders:
-        if (root / key).is_dir() and (result := Folder(root, spec).result()):
-            yield result
+    candidates = (Folder(root, spec).result() for root in folders if (root / key).is_dir())
+    return next((result for result in candidates if result), None)
+
+
+def recorded_steps(folders: Sequence[Path]) -> Steps:
+    """Read the measured steps in these folders; the first that has a method wins."""
+    paths = [path for folder in reversed(folders) if (path := folder / STEPS_FILE).exists()]
+    return {method: row for path in paths for method, row in _read_steps(path).items()}
+
+
+def counted_steps(methods: Sequence[str]) -> Steps:
+    """Count the operations of a step relative to ER (C_D), without timing anything."""
+    from evenhand.bench.workloads import CLASSES, full_learner, step_of
+    from evenhand.core.flops import count_flops
+
+    if not methods:
+        return {}
+    # A small memory fills soon, and a step takes as many operations as with a large one.
+    steps = {name: step_of(full_learner(name, memory=CLASSES)) for name in dict.fromkeys(["er", *methods])}
+    flops = {name: count_flops(step) for name, step in steps.items()}
+    return {name: {"c_d": flops[name] / flops["er"]} for name in methods}
+
+
+def measure_steps(methods: Sequence[str], root: Path, threads: int | None) -> None:
+    """Count and time steps, and add them to the record in a folder; needs an otherwise idle machine."""
+    from evenhand import bench
+
+    path = root / STEPS_FILE
+    before = files.read_json(path, then=REMEDY)["methods"] if recorded_steps([root]) else {}
+    record = bench.measure(["methods"], ROUNDS, threads, ",".join(methods))
+    files.make_folder(root)
+    files.write_json(path, {**record, "methods": {**before, **record["methods"]}})
+
+
+def _read_steps(path: Path) -> Steps:
+    record = files.read_json(path, then=REMEDY)
+    try:
+        return {name: _step(row) for name, row in record["methods"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise errors.RunError(f"{path} is not a record of evenhand bench --methods ... --json.") from None
+
+
+def _step(row: dict[str, Any]) -> dict[str, float]:
+    time = {"time": "median", "time_low": "low", "time_high": "high"}
+    return {"c_d": float(row["c_d"]), **{name: float(row["time"][key]) for name, key in time.items()}}

@@ -1,6 +1,6 @@
-"""A rendering: one table or figure of the paper with what has been run of it, in every format."""
+"""A rendering: a table or figure with our numbers, in every format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,13 @@ from typing import Any
 from evenhand import errors, files
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
-from evenhand.paper import curves, naming, texts
-from evenhand.paper.comparison import Row, Section, compare
+from evenhand.paper import curves
+from evenhand.paper.comparison import ComparedRow, ComparedTable, compare
 from evenhand.paper.curves import Panel
 from evenhand.paper.definitions import Item
-from evenhand.paper.sheets import Sheet, of_panel, of_section
+from evenhand.paper.published import stream_title
+from evenhand.paper.records import Steps
+from evenhand.paper.tables import TextTable, comma_separated, comparison_table, panel_table
 from evenhand.report import optional
 
 
@@ -23,66 +25,67 @@ class Rendering:
     Attributes
     ----------
     results
-        Those of its runs that are done.
-    sections
-        The comparison of a table with the paper's numbers; empty for a figure.
+        Its finished runs.
+    compared
+        The comparison of a table with the paper; empty for a figure.
     panels
-        What a figure draws; empty for a table, and where nothing has been run.
+        The content of a figure; empty for a table, or without runs.
     """
 
     item: Item
     results: tuple[Result, ...]
-    sections: tuple[Section, ...]
+    compared: tuple[ComparedTable, ...]
     panels: tuple[Panel, ...]
 
     @property
-    def sheets(self) -> list[Sheet]:
-        """Its tables of texts."""
-        return [*map(of_section, self.sections), *map(of_panel, self.panels)]
+    def rows(self) -> list[ComparedRow]:
+        """All rows that are compared with the paper."""
+        return [row for table in self.compared for row in table.rows]
 
     @property
-    def drawn(self) -> bool:
-        """Whether there is anything to draw."""
-        return bool(self.panels) or any(section.run for section in self.sections)
-
-    @property
-    def flagged(self) -> list[Row]:
+    def flagged(self) -> list[ComparedRow]:
         """The rows that differ from the paper by more than chance explains."""
-        return [row for section in self.sections for row in section.rows if row.flagged]
+        return [row for row in self.rows if row.flagged]
 
     @property
-    def state(self) -> str:
-        """How much of it has been run, as a sentence."""
+    def drawable(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self.panels) or any(table.has_runs for table in self.compared)
+
+    @property
+    def finished(self) -> int:
+        """The number of its finished runs."""
+        return len({result.key for result in self.results})
+
+    @property
+    def progress(self) -> str:
+        """How much of it has been run, and which curves a figure lacks."""
         if self.item.source == "bench":
             return "Steps are counted and timed; nothing is trained."
-        runs = len(self.item.runs)
-        counted = f"{self.done or 'None'} of its {runs} runs {'is' if self.done == 1 else 'are'} done."
-        if runs == 1:
-            counted = f"Its one run is {'done' if self.done else 'not done'}."
-        return counted + (f" Not run: {'; '.join(self.lacking)}." if self.lacking else "")
+        lacking = self._lacking()
+        counts = f"{self.finished} of {len(self.item.runs)} runs finished."
+        return counts + (f" Not run: {'; '.join(lacking)}." if lacking else "")
 
-    @property
-    def lacking(self) -> list[str]:
-        """What a figure does not show since it has not been run, by stream; a table shows it as rows."""
+    def _lacking(self) -> list[str]:
+        """The curves that a figure lacks, by stream; a table shows them as rows."""
         if self.item.kind == "table" or not self.results:
             return []
         names, run = self.item.names(), {result.spec.setting for result in self.results}
-        places: dict[str, list[Spec]] = {}
+        streams: dict[str, list[Spec]] = {}
         for spec in self.item.settings():
-            places.setdefault(naming.place(spec.data, spec.memory), []).append(spec)
-        found = []
-        for place, specs in places.items():
-            if left := [names[spec.setting] for spec in specs if spec.setting not in run]:
-                found.append(place if len(left) == len(specs) else f"{', '.join(left)} ({place})")
-        return found
+            streams.setdefault(stream_title(spec.data, spec.memory), []).append(spec)
+        lacking = []
+        for stream, specs in streams.items():
+            if absent := [names[spec.setting] for spec in specs if spec.setting not in run]:
+                lacking.append(stream if len(absent) == len(specs) else f"{', '.join(absent)} ({stream})")
+        return lacking
 
-    @property
-    def done(self) -> int:
-        """How many of its runs are there."""
-        return len({result.key for result in self.results})
+    def text_tables(self) -> list[TextTable]:
+        """Its tables, or the tables of the points of its figure."""
+        return [*map(comparison_table, self.compared), *map(panel_table, self.panels)]
 
     def document(self) -> dict[str, Any]:
-        """All of it as data."""
+        """Everything as plain data."""
         return {
             "schema": 1,
             "item": self.item.slug,
@@ -90,56 +93,48 @@ class Rendering:
             "kind": self.item.kind,
             "command": self.item.command,
             "note": self.item.note,
-            "runs": {"done": self.done, "of": len(self.item.runs)},
+            "runs": {"done": self.finished, "of": len(self.item.runs)},
             "sections": [
-                {"title": section.title, "rows": [row.fields() for row in section.rows]} for section in self.sections
+                {"title": table.title, "rows": [row.fields() for row in table.rows]} for table in self.compared
             ],
             "panels": [panel.fields() for panel in self.panels],
         }
 
     def markdown(self) -> str:
-        """Its tables in Markdown, each below its title."""
-        blocks = [f"**{sheet.title}**\n\n{texts.markdown(sheet)}" for sheet in self.sheets]
-        return "\n".join([f"# {self.item.title}\n", f"{self.state} {self.item.note.strip()}".strip() + "\n", *blocks])
+        """Its tables in Markdown."""
+        tables = [table.markdown() for table in self.text_tables()]
+        return "\n".join(
+            [f"# {self.item.title}\n", f"{self.progress} {self.item.note.strip()}".strip() + "\n", *tables]
+        )
 
     def latex(self) -> str:
         """Its tables in LaTeX."""
-        return "\n".join(texts.latex(sheet) for sheet in self.sheets) or f"% {self.item.title}: not run.\n"
+        return "\n".join(table.latex() for table in self.text_tables()) or f"% {self.item.title}: not run.\n"
 
     def write(self, folder: Path) -> tuple[list[Path], str]:
-        """Write every format that can be written, and say what could not be."""
-        files.make(folder)
+        """Write all formats; return the paths, and why HTML and pictures are missing if they are."""
+        files.make_folder(folder)
         contents = {
             "md": self.markdown().encode(),
             "tex": self.latex().encode(),
-            "csv": texts.comma_separated(self.document()).encode(),
+            "csv": comma_separated(self.document()).encode(),
         }
-        pictures, problem = self._pictures()
-        paths = []
-        for ending, content in {**contents, **pictures}.items():
-            paths.append(folder / f"{self.item.slug}.{ending}")
-            files.write(paths[-1], content)
-        return paths, problem
-
-    def _pictures(self) -> tuple[dict[str, bytes], str]:
-        """The formats that need matplotlib and jinja2, which are an optional extra."""
+        problem = ""
         try:
             with optional("HTML, PNG and SVG need"):
-                from evenhand.paper import figures, html
+                from evenhand.paper import drawing
         except errors.InputError as error:
-            return {}, str(error)
-        made = {"html": html.page(self).encode()}
-        return made | {ending: figures.picture(self, ending) for ending in ("png", "svg") if self.drawn}, ""
+            problem = str(error)
+        else:
+            contents["html"] = drawing.html(self).encode()
+            contents |= {kind: drawing.picture(self, kind) for kind in ("png", "svg") if self.drawable}
+        paths = {kind: folder / f"{self.item.slug}.{kind}" for kind in contents}
+        for kind, path in paths.items():
+            files.write(path, contents[kind])
+        return list(paths.values()), problem
 
 
-def render(item: Item, results: Sequence[Result], steps: Mapping[str, Mapping[str, float]] | None = None) -> Rendering:
-    """Put an item together with its finished runs.
-
-    Parameters
-    ----------
-    steps
-        What was counted and timed of steps, by method and measure.
-    """
-    sections = compare(item, results, steps or {}) if item.kind == "table" else []
-    drawn = curves.panels(item, results)
-    return Rendering(item, tuple(results), tuple(sections), tuple(drawn))
+def render(item: Item, results: Sequence[Result], steps: Steps | None = None) -> Rendering:
+    """Combine an item with its finished runs, or measured steps."""
+    compared = compare(item, results, steps or {}) if item.kind == "table" else []
+    return Rendering(item, tuple(results), tuple(compared), tuple(curves.panels(item, results)))

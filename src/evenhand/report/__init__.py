@@ -1,4 +1,4 @@
-"""Reports: runs become one self-contained HTML page with tables, figures and captions drawn from the numbers."""
+"""Reports: one self-contained HTML page about finished runs, with tables and figures."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,17 +13,17 @@ __all__ = ["optional", "write"]
 
 
 def write(results: Sequence[Result], path: Path) -> None:
-    """Write the page about finished runs; the same runs, in whatever order, give the same bytes.
+    """Write the page about finished runs; the same runs give the same bytes, in any order.
 
     Parameters
     ----------
     results
-        The finished runs; those that differ in the seed alone are averaged.
+        The finished runs; those that differ only in the seed are averaged.
     path
-        The page to write; an older one is replaced.
+        The page to write; an existing file is replaced.
     """
     if not results:
-        raise errors.InputError("There is no finished run to report. Make one with evenhand run.")
+        raise errors.InputError("There is no finished run to report. Start one with evenhand run.")
     with optional("A report needs"):
         from evenhand.report.html import page
     files.write(path, page(results).encode())
@@ -31,7 +31,7 @@ def write(results: Sequence[Result], path: Path) -> None:
 
 @contextmanager
 def optional(who: str) -> Iterator[None]:
-    """Import matplotlib and jinja2, which are an optional extra, or say who needs them."""
+    """Import matplotlib and jinja2, an optional extra, or say who needs them."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The page: sections, tables and figures put into the template."""
+"""The page: scenarios, tables and figures in the template."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,29 +9,37 @@ from markupsafe import Markup
 
 from evenhand import __version__, metrics
 from evenhand.experiment.result import Result
-from evenhand.report import captions, classes, figures, tables
-from evenhand.report.collect import Section, collect
-from evenhand.report.look import Looks, looks, style
+from evenhand.report import accuracy_figures, captions, class_figures, tables
+from evenhand.report.scenarios import Scenario, scenarios
+from evenhand.report.styles import Styles, assign_styles, page_style
 
 CONFUSIONS = 4  # matrices shown side by side
-Panel = tuple[str, Markup]  # a heading and a figure
+Panel = tuple[str, Markup]  # a heading and a drawing
 
 
 @dataclass(frozen=True)
-class Plate:
-    """Panels that belong together, above one caption."""
+class PageFigure:
+    """A figure of the page: panels side by side above one caption.
+
+    Attributes
+    ----------
+    kind
+        Whether the panels are "lines" or "maps".
+    scale
+        The colour scale of maps: "root" or "linear".
+    """
 
     title: str
     panels: Sequence[Panel]
-    caption: Markup
+    caption: str
     kind: str = "lines"
-    key: str = ""
+    scale: str = ""
 
 
 def page(results: Sequence[Result]) -> str:
     """The whole page."""
-    sections = collect(results)
-    look = looks(sections)
+    gathered = scenarios(results)
+    styles = assign_styles(gathered)
     environment = Environment(
         loader=PackageLoader("evenhand.report"),
         autoescape=True,
@@ -39,101 +47,100 @@ def page(results: Sequence[Result]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    with style():
-        made = [_section(place, section, look) for place, section in enumerate(sections, 1)]
+    with page_style():
+        rendered = [_scenario(f"s{place}", scenario, styles) for place, scenario in enumerate(gathered, 1)]
     return environment.get_template("report.html").render(
         version=__version__,
         columns=tables.COLUMNS,
-        count=_count(results),
-        overview=tables.overview(sections) if len(sections) > 1 else [],
-        sections=made,
+        title=_title(results),
+        overview=tables.overview(gathered) if len(gathered) > 1 else [],
+        scenarios=rendered,
         environment=tables.environment(results),
         number=captions.number,
-        looks=look,
+        styles=styles,
     )
 
 
-def _section(place: int, section: Section, look: Looks) -> dict[str, Any]:
+def _scenario(name: str, scenario: Scenario, styles: Styles) -> dict[str, Any]:
     return {
-        "id": f"s{place}",
-        "title": section.title,
-        "facts": _facts(section),
-        "lead": captions.lead(section, look),
-        "legend": [captions.tag(group, look) for group in section.groups if look[group.label].strong],
-        "rows": list(tables.headline(section, look)),
-        "plates": list(_plates(section, look, f"s{place}")),
-        "settings": list(section.settings()),
-        "groups": section.groups,
+        "id": name,
+        "title": scenario.title,
+        "facts": _facts(scenario),
+        "verdict": captions.verdict(scenario, styles),
+        "legend": [captions.tag(group, styles) for group in scenario.groups if styles[group.label].strong],
+        "rows": list(tables.methods(scenario, styles)),
+        "figures": list(_figures(scenario, styles, name)),
+        "settings": list(scenario.settings()),
+        "groups": scenario.groups,
     }
 
 
-def _facts(section: Section) -> str:
-    spec, seeds = section.groups[0].runs[0].spec, {len(group.runs) for group in section.groups}
+def _facts(scenario: Scenario) -> str:
+    spec, seeds = scenario.groups[0].runs[0].spec, {len(group.runs) for group in scenario.groups}
     few, many = min(seeds), max(seeds)
     parts = [
-        f"{section.bounds[-1]} classes of {spec.data} in {_plural(section.stages, 'stage')}",
+        f"{scenario.bounds[-1]} classes of {spec.data} in {_plural(scenario.stages, 'stage')}",
         f"order {spec.order}",
-        f"a memory of {spec.memory} samples",
+        f"memory of {_plural(spec.memory, 'sample')}",
         _plural(many, "seed") if few == many else f"{few} to {many} seeds",
     ]
     return ", ".join(parts) + "."
 
 
-def _plates(section: Section, look: Looks, prefix: str) -> Iterator[Plate]:
-    """The figures of a section; with one stage, those that need more are left out."""
-    yield _accuracy(section, look, prefix)
-    if section.stages > 1:
-        yield _previous_current(section, look, prefix)
-    yield _head(section, look, prefix)
-    groups = list(dict.fromkeys([*section.focus, *section.groups]))
-    tags = [captions.tag(group, look) for group in groups]
+def _figures(scenario: Scenario, styles: Styles, prefix: str) -> Iterator[PageFigure]:
+    """The figures of a scenario; some need more than one stage."""
+    yield _accuracy(scenario, styles, prefix)
+    if scenario.stages > 1:
+        yield _previous_current(scenario, styles, prefix)
+    yield _by_class(scenario, styles, prefix)
+    groups = list(dict.fromkeys([*scenario.compared, *scenario.groups]))
+    tags = [captions.tag(group, styles) for group in groups]
     shown = groups[:CONFUSIONS]
-    maps = [classes.confusion(section, group, f"{prefix}-confusion-{i}") for i, group in enumerate(shown)]
-    caption = captions.confusion(section, look, len(shown))
-    yield Plate("Confusion after the last stage", list(zip(tags, maps, strict=False)), caption, "maps", "root")
-    if section.stages > 1:
-        maps = [classes.matrix(group, f"{prefix}-matrix-{i}") for i, group in enumerate(groups)]
+    maps = [class_figures.confusion(scenario, group, f"{prefix}-confusion-{i}") for i, group in enumerate(shown)]
+    panels = list(zip(tags, maps, strict=False))
+    caption = captions.confusion(scenario, len(shown))
+    yield PageFigure("Confusion after the last stage", panels, caption, "maps", "root")
+    if scenario.stages > 1:
+        maps = [class_figures.matrix(group, f"{prefix}-matrix-{i}") for i, group in enumerate(groups)]
         panels = list(zip(tags, maps, strict=True))
-        title = "Accuracy on each stage after each stage"
-        yield Plate(title, panels, captions.matrix(section, look), "maps", "linear")
+        yield PageFigure("Accuracy on each stage over time", panels, captions.ACCURACY_MATRIX, "maps", "linear")
 
 
-def _accuracy(section: Section, look: Looks, prefix: str) -> Plate:
+def _accuracy(scenario: Scenario, styles: Styles, prefix: str) -> PageFigure:
     panels: list[Panel] = []
-    if section.stages > 1:
+    if scenario.stages > 1:
         title = "Average accuracy after each stage"
-        panels.append((title, figures.by_stage(section, look, metrics.average, title, f"{prefix}-average")))
-        if len(section.focus) > 1:
-            reference, challenger = section.focus
+        drawing = accuracy_figures.by_stage(scenario, styles, metrics.average, title, f"{prefix}-average")
+        panels.append((title, drawing))
+        if len(scenario.compared) > 1:
+            reference, challenger = scenario.compared
             title = f"{challenger.label} minus {reference.label}, paired by seed"
-            panels.append((title, figures.to_reference(section, look, f"{prefix}-difference")))
-    several = any(len(group.runs) > 1 for group in section.groups)
-    title = "Final average accuracy, intervals and seeds" if several else "Final average accuracy"
-    panels.append((title, figures.final(section, look, f"{prefix}-final")))
-    title = "Accuracy by stage" if section.stages > 1 else "Accuracy"
-    return Plate(title, panels, captions.by_stage(section, look))
+            panels.append((title, accuracy_figures.to_reference(scenario, styles, f"{prefix}-difference")))
+    panels.append(("Final average accuracy", accuracy_figures.final(scenario, styles, f"{prefix}-final")))
+    title = "Accuracy by stage" if scenario.stages > 1 else "Accuracy"
+    return PageFigure(title, panels, captions.accuracy(scenario))
 
 
-def _previous_current(section: Section, look: Looks, prefix: str) -> Plate:
+def _previous_current(scenario: Scenario, styles: Styles, prefix: str) -> PageFigure:
     before, now = "Accuracy on previous classes", "Accuracy on current classes"
     panels: list[Panel] = [
-        ("After the last stage", figures.previous_current(section, look, f"{prefix}-both")),
-        (before, figures.by_stage(section, look, metrics.previous, before, f"{prefix}-previous")),
-        (now, figures.by_stage(section, look, metrics.current, now, f"{prefix}-current")),
+        ("After the last stage", accuracy_figures.previous_current(scenario, styles, f"{prefix}-both")),
+        (before, accuracy_figures.by_stage(scenario, styles, metrics.previous, before, f"{prefix}-previous")),
+        (now, accuracy_figures.by_stage(scenario, styles, metrics.current, now, f"{prefix}-current")),
     ]
-    return Plate("Previous against current classes", panels, captions.previous_current(section, look))
+    return PageFigure("Previous and current classes", panels, captions.PREVIOUS_CURRENT)
 
 
-def _head(section: Section, look: Looks, prefix: str) -> Plate:
-    titles = {"norm": "Norm of the weights, |w|", "bias": "Bias, b", "probability": "Mean predicted probability"}
+def _by_class(scenario: Scenario, styles: Styles, prefix: str) -> PageFigure:
+    titles = {"norm": "Weight norm |w|", "bias": "Bias b", "probability": "Mean predicted probability"}
     panels: list[Panel] = [
-        (title, classes.by_class(section, look, quantity, title, f"{prefix}-{quantity}"))
+        (title, class_figures.by_class(scenario, styles, quantity, title, f"{prefix}-{quantity}"))
         for quantity, title in titles.items()
     ]
-    return Plate("The head, class by class in order of arrival", panels, captions.head(section, look))
+    return PageFigure("The head, class by class", panels, captions.BY_CLASS)
 
 
-def _count(results: Sequence[Result]) -> str:
+def _title(results: Sequence[Result]) -> str:
     methods = len({result.spec.method for result in results})
     data = ", ".join(sorted({result.spec.data for result in results}))
     return f"{_plural(len(results), 'run')} of {_plural(methods, 'method')} on {data}"

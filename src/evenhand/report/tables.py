@@ -1,20 +1,23 @@
 """The tables of a report."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenhand import metrics
+from evenhand.experiment.estimate import Estimate, Metric
 from evenhand.experiment.result import Result
 from evenhand.report.captions import number, tag
-from evenhand.report.collect import Section, shown
-from evenhand.report.group import Estimate, Metric
-from evenhand.report.look import Looks
+from evenhand.report.scenarios import Scenario, as_typed
+from evenhand.report.styles import Styles
+
+Cell = tuple[Estimate | None, bool]  # an estimate, and whether it is the best of its column
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the headline table."""
+    """A column of the main table."""
 
     title: str
     about: str
@@ -23,56 +26,56 @@ class Column:
 
 
 COLUMNS = (
-    Column("final", "mean accuracy over all classes after the last stage, A_T", metrics.average),
-    Column("previous", "accuracy on the classes of all stages but the last, at the end", metrics.previous),
-    Column("current", "accuracy on the classes of the last stage, at the end", metrics.current),
-    Column("forgetting", "mean fall of a previous stage from its best accuracy to its last", metrics.forgetting, min),
+    Column("final", "mean accuracy over all stages after the last one, A_T", metrics.average),
+    Column("previous", "final accuracy on the classes of all stages before the last", metrics.previous),
+    Column("current", "final accuracy on the classes of the last stage", metrics.current),
+    Column(
+        "forgetting", "mean drop of previous stages from their best accuracy to the final one", metrics.forgetting, min
+    ),
     Column("anytime", "mean of the average accuracy after every stage", metrics.anytime),
-    Column("worst case", "the current stage, and of each previous one its lowest accuracy since", metrics.worst_case),
+    Column("worst case", "mean of the current accuracy and the minimum of every previous stage", metrics.worst_case),
 )
 
 
-def headline(section: Section, look: Looks) -> Iterator[dict[str, Any]]:
-    """The rows of the headline table: estimates, each with a mark if it is the best of its column."""
-    cells = [[group.estimate(column.metric) for group in section.groups] for column in COLUMNS]
-    tops = [_best(column, estimates) for column, estimates in zip(COLUMNS, cells, strict=True)]
-    for row, group in enumerate(section.groups):
+def methods(scenario: Scenario, styles: Styles) -> Iterator[dict[str, Any]]:
+    """The rows of the main table, one per group."""
+    columns = [_marked(column, [group.estimate(column.metric) for group in scenario.groups]) for column in COLUMNS]
+    for group, *cells in zip(scenario.groups, *columns, strict=True):
         yield {
-            "name": tag(group, look),
-            "cells": [(column[row], _same(column[row], top)) for column, top in zip(cells, tops, strict=True)],
+            "name": tag(group, styles),
+            "cells": cells,
             "seconds": group.each(lambda run: run.seconds).mean,
             "seeds": list(zip(group.seeds, group.final.values, strict=True)),
+            "columns": _columns(len(group.runs)),
         }
 
 
-def overview(sections: list[Section]) -> list[tuple[str, list[tuple[Estimate | None, bool]]]]:
-    """The final accuracy of every label (row) in every section (column), the best of a column marked."""
-    labels = dict.fromkeys(group.label for section in sections for group in section.groups)
-    finals = [{group.label: group.final for group in section.groups} for section in sections]
-    tops = [_best(COLUMNS[0], list(final.values())) for final in finals]
-    rows = []
-    for label in labels:
-        found = [final.get(label) for final in finals]
-        rows.append((label, [(one, _same(one, top)) for one, top in zip(found, tops, strict=True)]))
-    return rows
+def overview(scenarios: Sequence[Scenario]) -> list[tuple[str, list[Cell]]]:
+    """The final accuracy of every label (row) in every scenario (column)."""
+    labels = list(dict.fromkeys(group.label for scenario in scenarios for group in scenario.groups))
+    finals = [{group.label: group.final for group in scenario.groups} for scenario in scenarios]
+    columns = [_marked(COLUMNS[0], [final.get(label) for label in labels]) for final in finals]
+    return [(label, list(cells)) for label, *cells in zip(labels, *columns, strict=True)]
 
 
 def environment(results: Sequence[Result]) -> list[tuple[str, list[tuple[str, int]]]]:
-    """What the runs were made with; each value with the number of its runs."""
-    found: dict[str, dict[str, int]] = {}
+    """The software and hardware of the runs; each value with its number of runs."""
+    counts: dict[str, dict[str, int]] = {}
     for result in sorted(results, key=lambda result: result.key):
         for name, value in result.environment.items():
-            values = found.setdefault(name, {})
-            values[shown(value)] = values.get(shown(value), 0) + 1
-    return [(name, list(values.items())) for name, values in found.items()]
+            values = counts.setdefault(name, {})
+            values[as_typed(value)] = values.get(as_typed(value), 0) + 1
+    return [(name, list(values.items())) for name, values in counts.items()]
 
 
-def _best(column: Column, estimates: list[Estimate | None]) -> float | None:
-    """The best mean of a column; None where there is nothing to compare."""
+def _marked(column: Column, estimates: list[Estimate | None]) -> list[Cell]:
+    """Mark the estimates that a reader sees as the best of a column; none if there is nothing to compare."""
     means = [estimate.mean for estimate in estimates if estimate is not None]
-    return column.best(means) if len(means) > 1 else None
+    best = number(column.best(means)) if len(means) > 1 else None
+    return [(estimate, estimate is not None and number(estimate.mean) == best) for estimate in estimates]
 
 
-def _same(estimate: Estimate | None, top: float | None) -> bool:
-    """Whether a reader sees the same number."""
-    return estimate is not None and top is not None and number(estimate.mean) == number(top)
+def _columns(seeds: int) -> int:
+    """Columns for seeds in as few rows of at most five as possible, evenly filled."""
+    rows = math.ceil(seeds / 5)
+    return math.ceil(seeds / rows)

@@ -1,4 +1,4 @@
-"""Domains: conditions under which the same classes look different, pure functions of sample, row and seed."""
+"""The order domains: the same classes under changing conditions, pure functions of sample, row and seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenhand import draws
+from evenhand import errors
+from evenhand.core import draws, inputs
+from evenhand.streams.plan import Plan, Stage
+
+DOMAINS = ("plain", "dark", "noise", "blur", "bright", "faint")
 
 
 @dataclass(frozen=True)
@@ -19,9 +23,9 @@ class Domain:
     kind
         One of `DOMAINS`.
     strength
-        1 is plain to see, 0 is nothing.
+        0 changes nothing, 1 is plain to see.
     seed
-        Of the noise.
+        Seed of the noise.
     """
 
     kind: str
@@ -29,7 +33,7 @@ class Domain:
     seed: int
 
     def __call__(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
-        """Change images (n, c, h, w) that stand in these rows of a split; bytes stay bytes."""
+        """Change images (n, c, h, w) that are stored in these rows of a split; uint8 stays uint8."""
         if self.kind == "plain" or self.strength == 0:
             return x
         floats = x.float() / 255 if x.dtype == torch.uint8 else x
@@ -41,33 +45,19 @@ class Domain:
         return (changed * 255).round().to(torch.uint8) if x.dtype == torch.uint8 else changed.to(x.dtype)
 
     def _noise(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
-        """Normal noise that belongs to a sample, however often and with whomever it is read."""
-        return torch.stack(
-            [
-                torch.randn(x.shape[1:], generator=draws.generator(self.seed, f"noise/{split}/{row}"))
-                for row in rows.tolist()
-            ]
-        )
-
-
-def dark(x: Tensor, strength: float) -> Tensor:
-    """Take brightness away."""
-    return x - 0.35 * strength
-
-
-def bright(x: Tensor, strength: float) -> Tensor:
-    """Add brightness."""
-    return x + 0.35 * strength
+        """Draw normal noise from one generator per sample, so that it does not depend on the batch."""
+        generators = [draws.generator(self.seed, f"noise/{split}/{row}") for row in rows.tolist()]
+        return torch.stack([torch.randn(x.shape[1:], generator=generator) for generator in generators])
 
 
 def faint(x: Tensor, strength: float) -> Tensor:
-    """Bring all values near the image's mean."""
+    """Move all values towards the image's mean."""
     mean = x.mean((1, 2, 3), keepdim=True)
     return mean + (x - mean) * 0.35**strength
 
 
 def blur(x: Tensor, strength: float) -> Tensor:
-    """Blur by a normal kernel as wide as a twenty-fifth of the image, its border repeated."""
+    """Blur with a normal kernel as wide as a twenty-fifth of the image, repeating the border."""
     width = strength * x.shape[-1] / 25
     reach = max(1, round(3 * width))
     steps = torch.arange(-reach, reach + 1, dtype=x.dtype)
@@ -79,5 +69,63 @@ def blur(x: Tensor, strength: float) -> Tensor:
     return F.conv2d(across, kernel.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
 
 
-CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {"dark": dark, "blur": blur, "bright": bright, "faint": faint}
-DOMAINS = ("plain", "dark", "noise", "blur", "bright", "faint")
+CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "dark": lambda x, strength: x - 0.35 * strength,
+    "bright": lambda x, strength: x + 0.35 * strength,
+    "blur": blur,
+    "faint": faint,
+}
+
+
+@dataclass(frozen=True)
+class DomainIncremental:
+    """The same classes under changing conditions; each stage has its share of every class's samples.
+
+    Parameters
+    ----------
+    kinds
+        The conditions of the stages, comma-separated; if empty, `DOMAINS` in turn.
+    strength
+        0 changes nothing, 1 is plain to see.
+    """
+
+    kinds: str = ""
+    strength: float = 1
+
+    def __post_init__(self) -> None:
+        errors.number("The 'strength' of domains", self.strength, 0, 2)
+        errors.text("The 'kinds' of domains", self.kinds)
+        for kind in self._kinds():
+            if kind not in DOMAINS:
+                raise errors.unknown("kind of domain", kind, DOMAINS)
+
+    @property
+    def stages(self) -> int:
+        """The number of stages unless another is requested."""
+        return len(self._kinds())
+
+    def __call__(self, plan: Plan) -> list[Stage]:
+        """Cut the plan into stages."""
+        if len(plan.dataset.shape) != 3:
+            raise errors.InputError(f"The order domains needs images, but {plan.dataset.name} holds vectors.")
+        inputs.bounded(plan.dataset.train_x)
+        inputs.bounded(plan.dataset.test_x)
+        kinds = self._kinds()
+        if self.kinds and plan.stages != len(kinds):
+            raise errors.wrong("The number of 'stages'", f"be {len(kinds)}, one for each kind", plan.stages)
+        if plan.stages > len(kinds):
+            raise errors.wrong("The number of 'stages'", f"be at most {len(kinds)} in the order domains", plan.stages)
+        classes = tuple(torch.randperm(len(plan.train), generator=plan.shuffle).tolist())
+        shares = [plan.shuffled(plan.train[c]).tensor_split(plan.stages) for c in classes]
+        return [
+            Stage(
+                classes,
+                plan.shuffled(torch.cat([share[stage] for share in shares])),
+                plan.test_rows(classes),
+                domain=Domain(kinds[stage], self.strength, plan.seed),
+            )
+            for stage in range(plan.stages)
+        ]
+
+    def _kinds(self) -> list[str]:
+        return [kind.strip() for kind in self.kinds.split(",")] if self.kinds else list(DOMAINS)

@@ -1,4 +1,4 @@
-"""Streams: a dataset in an order, cut into stages and batches; a pure function of data, options and seed."""
+"""A stream: a dataset in an order, cut into stages and batches; a pure function of data, options and seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,37 +6,39 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand import draws, errors
-from evenhand.datasets import Dataset, by_class
-from evenhand.streams.orders import Order, Plan, Stage, named
+from evenhand import errors
+from evenhand.core import draws
+from evenhand.datasets import Dataset, rows_by_class
+from evenhand.streams.orders import resolve
+from evenhand.streams.plan import Order, Plan, Stage
 
-VALIDATION = 10  # one in so many training samples is held out to choose a method's parameters
+VALIDATION = 10  # every tenth training sample of a class is held out for choosing parameters
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One batch of a stream; `beside` is the second batch of the order iid++."""
+    """One batch of a stream; `second` is the second batch of the order iid++."""
 
     stage: int
     x: Tensor
     y: Tensor
-    beside: tuple[Tensor, Tensor] | None = None
+    second: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A dataset that comes batch by batch, each sample once. Its position is a whole number, so it can be resumed.
+    """A dataset that arrives batch by batch, each sample once. Its position is a whole number, so it can be resumed.
 
     Parameters
     ----------
     dataset
-        Where the samples are.
+        The samples.
     stages
-        Which of them come when.
+        Which samples arrive when.
     batch
-        How many come in a step.
+        Samples per step.
     validation
-        Whether it is tested with training samples that were held out, and never with test samples.
+        Test with held-out training samples and never with test samples.
     """
 
     dataset: Dataset
@@ -56,65 +58,65 @@ class Stream:
         imbalance: float = 1,
         validation: bool = False,
     ) -> "Stream":
-        """Order a dataset.
+        """Put a dataset in order.
 
         Parameters
         ----------
         dataset
             Samples for training and testing.
         stages
-            How many parts the stream has; iid and iid++ have one.
+            Number of parts; iid and iid++ have one.
         seed
-            Of the order.
+            Seed of the order.
         order
             An order or its name, see `evenhand.streams.orders`.
         batch
-            Samples in a step; the last partial batch of a stage is dropped.
+            Samples per step; the last partial batch of a stage is dropped.
         imbalance
-            How many times more training samples the most frequent class has than the rarest one: a long tail between.
+            Training samples of the most frequent class for each one of the rarest, with a long tail between them.
         validation
             Hold out a tenth of the training samples and test with them instead of the test samples.
         """
         errors.whole("The 'batch' of a stream", batch, 1)
         errors.whole("The number of 'stages'", stages, 1)
         errors.number("The 'imbalance' of a stream", imbalance, 1)
-        train = by_class(dataset.train_y, len(dataset.classes))
+        train = rows_by_class(dataset.train_y, len(dataset.classes))
         if not validation:
-            test = by_class(dataset.test_y, len(dataset.classes))
+            test = rows_by_class(dataset.test_y, len(dataset.classes))
         else:
             held = [_held_out(rows) for rows in train]
             train, test = [rest for rest, _ in held], [part for _, part in held]
             if few := [name for name, rows in zip(dataset.classes, test, strict=True) if not len(rows)]:
                 raise errors.InputError(f"The class '{few[0]}' has too few samples to hold some out for validation.")
         if imbalance > 1:
-            train = _tailed(train, imbalance, seed)
+            train = _long_tail(train, imbalance, seed)
         plan = Plan(dataset, train, test, stages, seed, draws.generator(seed, "order"))
-        made = (named(order) if isinstance(order, str) else order)(plan)
-        if min(len(stage.train) for stage in made) < batch:
+        parts = (resolve(order) if isinstance(order, str) else order)(plan)
+        if min(len(stage.train) for stage in parts) < batch:
             raise errors.wrong("The 'batch' of a stream", f"fit into a stage of {dataset.name}", batch)
-        return cls(dataset, tuple(made), batch, validation)
+        return cls(dataset, tuple(parts), batch, validation)
 
     def __len__(self) -> int:
-        """How many batches there are; the last partial one of a stage is dropped."""
+        """Count the batches; the last partial one of a stage is dropped."""
         return sum(self.lengths)
 
     @property
     def lengths(self) -> list[int]:
-        """How many batches each stage has."""
+        """The number of batches in each stage."""
         return [len(stage.train) // self.batch for stage in self.stages]
 
     def steps(self, start: int = 0) -> Iterator[Step]:
-        """The batches from position `start` on."""
+        """Yield the batches from position `start`."""
         errors.whole("The position in a stream", start, 0)
         for number, (stage, length) in enumerate(zip(self.stages, self.lengths, strict=True)):
             for position in range(min(start, length), length):
                 here = slice(position * self.batch, (position + 1) * self.batch)
-                beside = None if stage.beside is None else self._take(stage, stage.beside[here])
-                yield Step(number, *self._take(stage, stage.train[here]), beside)
+                second = None if stage.second is None else self._take(stage, stage.second[here])
+                yield Step(number, *self._take(stage, stage.train[here]), second)
             start -= min(start, length)
 
     def test(self, stage: int) -> tuple[Tensor, Tensor]:
-        """The samples that a stage is tested with."""
+        """Return the samples and classes with which a stage is tested."""
         rows, domain = self.stages[stage].test, self.stages[stage].domain
         if self.validation:
             return self._take(self.stages[stage], rows)
@@ -127,14 +129,14 @@ class Stream:
 
 
 def _held_out(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """A class's samples without, and with only, a tenth of them; the same tenth for every seed."""
+    """Split the rows of a class into nine tenths and one tenth, the same for every seed."""
     shuffled = rows[torch.randperm(len(rows), generator=draws.generator(0, "validation"))]
     count = len(rows) // VALIDATION or min(1, len(rows) - 1)
     return shuffled[count:].sort().values, shuffled[:count].sort().values
 
 
-def _tailed(train: list[Tensor], imbalance: float, seed: int) -> list[Tensor]:
-    """Keep n * imbalance^(-rank / (classes - 1)) samples of a class, its rank drawn."""
+def _long_tail(train: list[Tensor], imbalance: float, seed: int) -> list[Tensor]:
+    """Keep n * imbalance^(-rank / (classes - 1)) samples of each class, with ranks drawn at random."""
     tail = draws.generator(seed, "tail")
     ranks = torch.randperm(len(train), generator=tail).tolist()
     kept = []

@@ -1,4 +1,4 @@
-"""Tracking: what a run records, shown elsewhere too. metrics.jsonl is the truth, and no sink can harm a run."""
+"""Tracking: a run's records, also sent to other tools. metrics.jsonl stays the truth, and no sink can harm a run."""
 
 from evenhand.experiment.tracking.tracker import Sink, Tracker
 

@@ -1,6 +1,6 @@
-"""MLflow: a store of files in root/mlflow, one run for each key.
+"""MLflow: a file store in root/mlflow, one run per key.
 
-To look at it, with all of MLflow installed: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri root/mlflow.
+To view it, with the full MLflow package: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri root/mlflow.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ STATUS = {"done": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
 
 
 class MLflow:
-    """Metrics over the step, the spec's fields as parameters, key, state and facts as tags."""
+    """Metrics over the step, fields of the spec as parameters; key, state and facts as tags."""
 
     def begin(self, folder: Path, spec: Spec, facts: dict[str, Any]) -> None:
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -27,11 +27,11 @@ class MLflow:
         store = (folder.parent / "mlflow").resolve()
         store.mkdir(exist_ok=True)
         with (store / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # or two processes that begin at once make the experiment twice
+            fcntl.flock(lock, fcntl.LOCK_EX)  # else two processes that begin at once create the experiment twice
             self.client = MlflowClient(tracking_uri=store.as_uri())
-            there = self.client.get_experiment_by_name("evenhand")
-            experiment = there.experiment_id if there else self.client.create_experiment("evenhand")
-        self.run = _cleared(store / experiment, spec.key)
+            existing = self.client.get_experiment_by_name("evenhand")
+            experiment = existing.experiment_id if existing else self.client.create_experiment("evenhand")
+        self.run = _cleared_run(store / experiment, spec.key)
         if not self.run:
             self.run = self.client.create_run(experiment, run_name=spec.key, tags={"key": spec.key}).info.run_id
         self.client.update_run(self.run, status="RUNNING")
@@ -43,7 +43,7 @@ class MLflow:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        # The store keeps a metric as a file of its name, and a file accuracy cannot also be a folder.
+        # The store keeps each metric in a file of its name, and the file accuracy cannot also be a folder.
         points = {name.replace("/", "_"): value for name, value in line["scalars"].items()}
         self.client.log_batch(self.run, [Metric(name, value, now, line["step"]) for name, value in points.items()])
 
@@ -52,11 +52,11 @@ class MLflow:
         self.client.set_terminated(self.run, STATUS.get(state, "FAILED"))
 
 
-def _cleared(experiment: Path, key: str) -> str:
-    """The id of the run of this key, emptied so that its lines can be written again; '' if there is none.
+def _cleared_run(experiment: Path, key: str) -> str:
+    """Id of the run of this key, after removing its metrics and parameters; '' if there is none.
 
-    MLflow can only append, and its search reads every run of the root, those that others are just writing included,
-    so this is done on the files themselves.
+    MLflow can only append, and its search reads all runs, even those that other processes are writing. So this works
+    on the files themselves.
     """
     for tag in experiment.glob("*/tags/key"):
         if tag.read_text() == key:

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in root/<key>/tensorboard. To look at them: tensorboard --logdir root."""
+"""TensorBoard: event files in root/<key>/tensorboard. To view them: tensorboard --logdir root."""
 
 import shutil
 from pathlib import Path
@@ -8,15 +8,15 @@ from evenhand.experiment.spec import Spec
 
 
 class TensorBoard:
-    """Scalars over the step, and the spec, the facts and the state as texts."""
+    """Scalars over the step; spec, facts and state as texts."""
 
     def begin(self, folder: Path, spec: Spec, facts: dict[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        place = folder / "tensorboard"
-        if place.exists():
-            shutil.rmtree(place)
-        self.writer = SummaryWriter(str(place))
+        logs = folder / "tensorboard"
+        if logs.exists():
+            shutil.rmtree(logs)
+        self.writer = SummaryWriter(str(logs))
         self.writer.add_text("key", spec.key)
         self.writer.add_text("spec", _table(spec.model_dump()))
         self.writer.add_text("facts", _table(facts))
@@ -33,5 +33,5 @@ class TensorBoard:
 
 
 def _table(fields: dict[str, Any]) -> str:
-    """Fields as the Markdown that the page shows."""
+    """Fields as a Markdown table."""
     return "\n".join(["| name | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in fields.items())])

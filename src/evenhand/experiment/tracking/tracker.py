@@ -1,4 +1,4 @@
-"""The tracker that a run talks to, and the sinks behind it, each in a thread of its own."""
+"""The tracker of a run, and the sinks that it feeds."""
 
 import copy
 import importlib
@@ -25,143 +25,131 @@ PATIENCE = 10.0  # seconds that the end of a run waits for all its sinks togethe
 
 
 class Sink(Protocol):
-    """Where a run is shown. It may be slow and it may raise; it is made, and all of it called, in one thread."""
+    """Where the records of a run go. It may be slow and it may raise; one thread creates it and makes all its calls."""
 
     def begin(self, folder: Path, spec: Spec, facts: dict[str, Any]) -> None:
-        """Begin, or begin again: what an earlier part of the run has left is replaced, since all its lines follow.
+        """Begin, or begin again after a resume: replace what is there, since all lines follow.
 
         Parameters
         ----------
         folder
-            The run's folder, root/<key>.
+            Folder of the run, root/<key>.
         facts
-            What the run is made with: versions, threads, processor.
+            Versions, threads and processor.
         """
 
     def record(self, line: dict[str, Any]) -> None:
-        """Take a stage end: a line of metrics.jsonl and of timing.jsonl, and `scalars`, its numbers by flat names."""
+        """Record a stage: its lines of metrics.jsonl and timing.jsonl, and its numbers by flat names as `scalars`."""
 
     def end(self, state: str) -> None:
         """Close; the run is done, stopped or failed."""
 
 
 class Tracker:
-    """Sends the records of a run to sinks, and goes on without those that raise or hang.
+    """Sends the records of a run to sinks, and drops sinks that raise or hang.
 
     Parameters
     ----------
     names
-        tensorboard, mlflow, wandb, or module:attribute of a callable that makes a `Sink`.
+        tensorboard, mlflow, wandb, or module:attribute of a callable that returns a `Sink`.
     say
-        Called with one sentence for each sink that was left out, always in the run's own thread.
+        Called with one message per dropped sink, always in the thread of the run.
     """
 
     def __init__(
         self, names: Sequence[str], say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)
     ) -> None:
-        self.makers = {name: find(name) for name in names}
+        self.factories = {name: find_sink(name) for name in names}
         self.say = say
-        self.workers: list[_Worker] = []
+        self.threads: list[_SinkThread] = []
+        self.accuracy: list[list[float]] = []
 
     def begin(self, folder: Path, spec: Spec, facts: dict[str, Any], records: Sequence[dict[str, Any]] = ()) -> None:
-        """Start the sinks, and give them the lines that a resumed run has already."""
-        self.workers = [_Worker(name, make) for name, make in self.makers.items()]
-        for worker in self.workers:
-            worker.begin(folder, spec, copy.deepcopy(facts))
+        """Start the sinks, and send them the lines that a resumed run has already."""
+        self.threads = [_SinkThread(name, factory) for name, factory in self.factories.items()]
+        self._send("begin", folder, spec, facts)
         for line in records:
             self.record(line)
 
     def record(self, line: dict[str, Any]) -> None:
-        """Pass on a stage end; returns at once."""
-        self._leave_failed()
-        for worker in self.workers:
-            worker.record(copy.deepcopy(line))  # what a sink does to its line, it must not do to the run's
+        """Send the record of a stage; returns at once."""
+        if self.threads:
+            self.accuracy.append(line["accuracy"])
+            self._send("record", {**line, "scalars": scalars(self.accuracy, line)})
 
     def end(self, state: str) -> None:
-        """Close the sinks, and wait for them, but not for long."""
+        """Close the sinks, and wait a few seconds for them."""
+        self._send("end", state)
         deadline = time.monotonic() + PATIENCE
-        for worker in self.workers:
-            worker.end(state)
-        for worker in self.workers:
-            worker.wait(deadline - time.monotonic())
-        self._leave_failed()
-        self.workers = []
+        for thread in self.threads:
+            thread.wait(deadline)
+        self._drop_failed()
+        self.threads = []
 
-    def _leave_failed(self) -> None:
-        failed = [worker for worker in self.workers if worker.failure]  # once: another may fail meanwhile
-        self.workers = [worker for worker in self.workers if worker not in failed]
-        for worker in failed:
-            sentence = (
-                f"The tracking by {worker.name} failed and was left out: {worker.failure}; metrics.jsonl is whole."
-            )
+    def _send(self, method: str, *arguments: Any) -> None:
+        self._drop_failed()
+        for thread in self.threads:
+            thread.calls.put((method, copy.deepcopy(arguments)))  # a sink must not change what others or the run have
+
+    def _drop_failed(self) -> None:
+        failed = [thread for thread in self.threads if thread.failure]  # read once: another may fail meanwhile
+        self.threads = [thread for thread in self.threads if thread not in failed]
+        for thread in failed:
             with suppress(Exception):  # not even a closed stderr may harm the run
-                self.say(sentence)
+                self.say(f"Dropped tracking by {thread.sink}: {thread.failure}. metrics.jsonl is not affected.")
 
 
-class _Worker:
-    """A sink, and the thread that feeds it."""
+class _SinkThread(threading.Thread):
+    """A daemon thread that feeds one sink, so that a slow or hanging sink delays neither the run nor its exit."""
 
-    def __init__(self, name: str, make: Callable[[], Sink]) -> None:
-        self.name, self.make = name, make
+    def __init__(self, sink: str, factory: Callable[[], Sink]) -> None:
+        super().__init__(name=f"tracking by {sink}", daemon=True)
+        self.sink, self.factory = sink, factory
         self.failure = ""
-        self.accuracy: list[list[float]] = []
-        self.calls: SimpleQueue[Callable[[Sink], None] | None] = SimpleQueue()
-        self.thread = threading.Thread(target=self._work, name=f"tracking by {name}", daemon=True)
-
-    def begin(self, folder: Path, spec: Spec, facts: dict[str, Any]) -> None:
-        self.calls.put(lambda sink: sink.begin(folder, spec, facts))
+        self.calls: SimpleQueue[tuple[str, tuple[Any, ...]]] = SimpleQueue()
         try:
-            self.thread.start()
+            self.start()
         except RuntimeError as error:  # the system has no thread left
             self.failure = _reason(error)
 
-    def record(self, line: dict[str, Any]) -> None:
-        def call(sink: Sink) -> None:
-            self.accuracy.append(list(line["accuracy"]))
-            sink.record({**line, "scalars": scalars(self.accuracy, line)})
-
-        self.calls.put(call)
-
-    def end(self, state: str) -> None:
-        self.calls.put(lambda sink: sink.end(state))
-        self.calls.put(None)
-
-    def wait(self, seconds: float) -> None:
-        if self.thread.ident is not None:
-            self.thread.join(max(0.0, seconds))
-        if self.thread.is_alive():
+    def wait(self, deadline: float) -> None:
+        """Wait for the end of the sink; give up on it after the deadline."""
+        self.join(max(0.0, deadline - time.monotonic()))
+        if self.is_alive():
             self.failure = f"it did not end within {PATIENCE:g} seconds"
 
-    def _work(self) -> None:
+    def run(self) -> None:
         try:
-            sink = self.make()
-            # One that was given up on must not wake up later and write beside the run's next attempt.
-            while (call := self.calls.get()) and not self.failure:
-                call(sink)
+            sink, method = self.factory(), ""
+            while method != "end":
+                method, arguments = self.calls.get()
+                if self.failure:  # given up on: it must not write while the run is tried again
+                    return
+                getattr(sink, method)(*arguments)
         except BaseException as error:  # a library may well call sys.exit
             self.failure = self.failure or _reason(error)
 
 
-def find(name: str) -> Callable[[], Sink]:
-    """What makes the sink of a name, or one sentence on why there is none; the libraries are not imported yet."""
+def find_sink(name: str) -> Callable[[], Sink]:
+    """The factory of a sink. The library behind it is not imported yet."""
     if name not in SINKS and ":" not in name:
         raise errors.unknown("sink", name, SINKS)
     if name in SINKS and not _installed(name):
         raise errors.InputError(
-            f"Tracking by {name} needs a library that is not installed. Try: pip install evenhand[tracking]"
+            f"Tracking by {name} needs a library that is not installed: pip install 'evenhand[tracking]'."
         )
     module, _, attribute = SINKS.get(name, name).partition(":")
     try:
-        make = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # the module is somebody's own, so anything may happen in it
+        factory = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # the module may be the user's, so anything can happen
         raise errors.InputError(f"The sink '{name}' cannot be loaded: {_reason(error)}.") from None
-    if not callable(make):
-        raise errors.wrong(f"The sink '{name}'", "be a callable that makes one", make)
-    return make
+    if not callable(factory):
+        raise errors.wrong(f"The sink '{name}'", "be a callable that returns a sink", factory)
+    return factory
 
 
 def scalars(accuracy: metrics.Matrix, line: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a stage end by flat names; those that a first stage does not have are left out.
+    """Numbers of a stage by flat names, without those that a first stage does not have.
 
     >>> scalars([[0.5]], {"stage": 1, "step": 100, "train_seconds": 2.0})
     {'accuracy': 0.5, 'accuracy/stage_01': 0.5, 'current': 0.5, 'train_seconds': 2.0}
@@ -179,12 +167,12 @@ def scalars(accuracy: metrics.Matrix, line: dict[str, Any]) -> dict[str, float]:
 
 
 def _installed(library: str) -> bool:
-    """Whether a library is there; a folder of that name, which wandb leaves behind where it ran, is none."""
+    """Whether a library is installed. A plain folder of that name, which wandb leaves where it ran, does not count."""
     spec = importlib.util.find_spec(library)
     return spec is not None and spec.origin is not None
 
 
 def _reason(error: BaseException) -> str:
-    """The kind and text of an error in one line; unlike str, it stands errors that cannot be printed."""
+    """Type and text of an error in one line. Unlike str, it copes with errors that cannot be printed."""
     text = " ".join("".join(traceback.format_exception_only(error)).split())
     return (text if len(text) <= 200 else text[:197] + "...").rstrip(".:")

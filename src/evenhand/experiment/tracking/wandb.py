@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: files in root/<key>/wandb, which `wandb sync` uploads if and when somebody wants it."""
+"""Weights & Biases, offline: files in root/<key>/wandb, which `wandb sync` can upload."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from typing import Any
 
 from evenhand.experiment.spec import Spec
 
-# Nothing is printed, and nothing but what we log is kept: no machine, no code, no list of packages.
+# Print nothing, and keep only what we log: no machine, no code, no list of packages.
 QUIET: dict[str, Any] = {
     "silent": True,
     "console": "off",
@@ -24,31 +24,31 @@ EXIT_CODES = {"done": 0, "failed": 1, "stopped": 255}
 
 
 class WeightsAndBiases:
-    """History over the step, the spec's fields and the facts as config, the state in the summary."""
+    """History over the step, spec and facts as config, the state in the summary."""
 
     def begin(self, folder: Path, spec: Spec, facts: dict[str, Any]) -> None:
         os.environ["WANDB_ERROR_REPORTING"] = "false"
-        os.environ["WANDB_CACHE_DIR"] = str((folder.parent / ".wandb").resolve())  # else it logs to the home
+        os.environ["WANDB_CACHE_DIR"] = str((folder.parent / ".wandb").resolve())  # else it logs to the home directory
         import wandb
 
-        place = folder / "wandb"
-        if place.exists():
-            shutil.rmtree(place)
-        place.mkdir()  # where it cannot make its folder itself, wandb goes to that of temporary files
+        logs = folder / "wandb"
+        if logs.exists():
+            shutil.rmtree(logs)
+        logs.mkdir()  # if wandb cannot create it, it falls back to a temporary folder
         hooks = sys.exit, sys.excepthook
         try:
             self.run = wandb.init(
                 project="evenhand",
-                id=spec.key,  # of letters, digits and -.+ alone, all of which it takes
-                name=spec.key[-128:],  # its server takes no longer one
+                id=spec.key,  # letters, digits and -.+, all of which wandb accepts
+                name=spec.key[-128:],  # the longest name that the server accepts
                 dir=str(folder),
                 config={**spec.model_dump(), "facts": facts},
                 mode="offline",
-                reinit="create_new",  # whoever calls us may have a run of their own
+                reinit="create_new",  # the caller may have a run of its own
                 settings=wandb.Settings(**QUIET),
             )
         finally:
-            sys.exit, sys.excepthook = hooks  # it puts its own there, and never takes them away
+            sys.exit, sys.excepthook = hooks  # wandb replaces both and never restores them
 
     def record(self, line: dict[str, Any]) -> None:
         self.run.log(line["scalars"], step=line["step"])

@@ -1,0 +1,56 @@
+"""The `evenhand` command with all subcommands; errors become one sentence."""
+
+import os
+import sys
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+
+from evenhand import __version__
+from evenhand.cli.bench import bench
+from evenhand.cli.check import check
+from evenhand.cli.compare import compare
+from evenhand.cli.data import data
+from evenhand.cli.grid import grid
+from evenhand.cli.methods import methods
+from evenhand.cli.paper import paper
+from evenhand.cli.prune import prune
+from evenhand.cli.report import report
+from evenhand.cli.run import run
+from evenhand.cli.runs import runs
+from evenhand.cli.tune import tune
+from evenhand.errors import EvenhandError
+
+app = App(
+    name="evenhand",
+    help="Online continual learning that treats old and new classes with an even hand.",
+    version=__version__,
+    default_parameter=Parameter(negative=()),
+)
+for command in (run, grid, tune, runs, paper, data, methods, report, check, bench):
+    app.command(command)
+runs.command(compare)
+runs.command(prune)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a user error prints one sentence and exits with code 2."""
+    # By default idle OpenMP threads spin and take cores away from other processes.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if "" not in sys.path:
+        sys.path.append("")  # for module:attribute; last, so that it shadows nothing
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+        sys.exit(code)
+    except CycloptsError as error:
+        sentence = " ".join(str(error).split())
+    except EvenhandError as error:
+        sentence = str(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader has closed the pipe, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(2)

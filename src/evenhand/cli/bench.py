@@ -1,0 +1,110 @@
+"""`evenhand bench`: measure speed."""
+
+from typing import Any
+
+from rich.table import Table
+
+from evenhand.cli.options import Json, print_json
+from evenhand.cli.prepare import comma_separated
+from evenhand.cli.tables import stdout
+from evenhand.errors import InputError
+
+
+def bench(
+    *,
+    parts: str | None = None,
+    methods: str | None = None,
+    rounds: int = 30,
+    threads: int | None = None,
+    json: Json = False,
+) -> None:
+    """Measure speed against plain PyTorch loops and the machine's peak.
+
+    Run nothing else on the machine meanwhile.
+
+    Parameters
+    ----------
+    parts
+        Comma-separated parts to measure: steps, evaluation, scaling, processes, methods; or all. The default is
+        steps,evaluation.
+    methods
+        Comma-separated methods to time against ER, with their training cost C_D; or all.
+    rounds
+        Number of interleaved rounds, whose medians are printed.
+    threads
+        Number of threads. The default is all cores.
+    """
+    from evenhand import bench as benchmark
+
+    parts = parts or ("methods" if methods else "steps,evaluation")
+    chosen = list(benchmark.PARTS) if parts == "all" else comma_separated(parts)
+    if methods and "methods" not in chosen:
+        raise InputError(f"--methods needs the part methods, which --parts {parts} does not include.")
+    measured = benchmark.measure(chosen, rounds, threads, methods)
+    if json:
+        print_json(measured)
+    else:
+        print_measured(measured)
+
+
+def print_measured(measured: dict[str, Any]) -> None:
+    """Print the tables of a benchmark."""
+    console, machine = stdout(), measured["environment"]
+    if "steps" in measured:
+        console.print(_steps(measured["setting"], measured["steps"]))
+        console.print(_ratios("Time of one step relative to another", measured["steps"]["ratios"]))
+    if "evaluation" in measured:
+        rows = {name: row["to_eager"] for name, row in measured["evaluation"].items()}
+        console.print(_ratios("Time to test 1000 images, relative to the first row", rows))
+    if "scaling" in measured:
+        console.print(_ratios("Time of an ER step, relative to memory 1000, 100 classes, 3x32x32", measured["scaling"]))
+    if "processes" in measured:
+        rates = measured["processes"]["steps_per_second"]
+        rows = {name: row for name, row in measured["processes"].items() if name != "steps_per_second"}
+        console.print(_ratios("Ratio of steps per second, processes x threads", rows))
+        console.print("; ".join(f"{name}: {rate:.1f} steps/s" for name, rate in rates.items()), highlight=False)
+    if "methods" in measured:
+        console.print(_methods(measured["setting"], measured["methods"]))
+    facts = [
+        f"{measured['rounds']} rounds",
+        f"{machine['threads']} threads",
+        f"{machine['processor']} ({machine['capability']})",
+    ]
+    if "steps" in measured:
+        peak, memory = measured["steps"]["gemm_peak_gflops"], measured["steps"]["peak_memory_mb"]
+        facts += [f"GEMM peak {peak:.0f} GFLOP/s", f"peak memory {memory:.0f} MB"]
+    console.print(f"{', '.join(facts)}, torch {machine['torch']}.", highlight=False)
+
+
+def _steps(setting: str, part: dict[str, Any]) -> Table:
+    table = Table(title=setting, title_justify="left")
+    for name in ("step", "ms", "/ plain loop", "95 % interval", "samples/s", "GFLOP/s", "of GEMM peak", "outside"):
+        table.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
+    for name, row in part["rows"].items():
+        took = row["to_plain"]
+        outside = "" if row["outside"] is None else f"{row['outside']:.1%}"
+        numbers = (f"{row['median_ms']:.1f}", f"{took['median']:.3f}", f"{took['low']:.3f} to {took['high']:.3f}")
+        rates = (f"{row['samples_per_second']:.0f}", f"{row['gflops']:.1f}", f"{row['of_peak']:.0%}", outside)
+        table.add_row(name, *numbers, *rates)
+    return table
+
+
+def _ratios(title: str, rows: dict[str, Any]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in ("", "median", "95 % interval"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, row in rows.items():
+        table.add_row(name, f"{row['median']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}")
+    return table
+
+
+def _methods(setting: str, rows: dict[str, Any]) -> Table:
+    table = Table(title=setting, title_justify="left")
+    for name in ("method", "time / ER's", "95 % interval", "C_D counted", "C_D documented", "time / C_D counted"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for name, row in rows.items():
+        took = row["time"]
+        numbers = took["median"], row["c_d"], row["documented"], took["median"] / row["c_d"]
+        first, *others = (f"{number:.2f}" for number in numbers)
+        table.add_row(name, first, f"{took['low']:.2f} to {took['high']:.2f}", *others)
+    return table

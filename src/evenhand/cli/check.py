@@ -1,0 +1,22 @@
+"""`evenhand check`: check that a method keeps its promises."""
+
+from evenhand.cli.options import Json, print_json
+
+
+def check(name: str, *, json: Json = False) -> int:
+    """Check that a method keeps its promises: exact resume, pure prediction, bounded memory, learning and more.
+
+    Parameters
+    ----------
+    name
+        A registered method, e.g. mir+uer, or module:attribute, a function that returns a method.
+    """
+    from evenhand import checks
+
+    outcomes = checks.run(checks.find(name))
+    if json:
+        print_json({"schema": 1, "method": name, "checks": [vars(outcome) for outcome in outcomes]})
+    else:
+        for outcome in outcomes:
+            print(f"{outcome.state:7} {outcome.check}{outcome.detail and ': ' + outcome.detail}")
+    return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0

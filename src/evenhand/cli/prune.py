@@ -1,0 +1,85 @@
+"""`evenhand runs prune`: remove what is no longer needed."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.cli.options import Flag, Root
+from evenhand.cli.runs import Where
+from evenhand.cli.tables import stdout
+from evenhand.errors import RunError
+
+if TYPE_CHECKING:
+    from evenhand.experiment.records.prune import Removal
+
+
+def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = False, yes: Flag = False) -> int:
+    """Find failed and outdated runs, leftover files and stale locks; remove them with --yes.
+
+    Parameters
+    ----------
+    states
+        Also remove the saved states of finished runs; their records stay.
+    yes
+        Remove everything that is listed.
+    """
+    from evenhand.experiment.records import prune as pruning
+    from evenhand.experiment.records.filters import select
+    from evenhand.experiment.records.inventory import inventory
+
+    rows = select(inventory(root), where or ())
+    for row in rows:
+        if row.state in ("damaged", "running"):
+            print(f"Skipped: {row.message}")
+    removals = [removal for row in rows if (removal := pruning.plan(row, states))]
+    if not removals:
+        print(f"Nothing to remove in {root}.")
+        return 0
+    print_removals(stdout(), removals)
+    if not yes:
+        whole, size = sum(removal.whole for removal in removals), _size(removals)
+        print(f"Runs to remove: {whole}; other runs with files to remove: {len(removals) - whole}; total: {size}.")
+        print("Nothing was removed. Use --yes to remove it.")
+        return 0
+    freed, problems = 0, []
+    for removal in removals:
+        try:
+            freed += pruning.prune(removal, states)
+        except RunError as error:
+            problems.append(str(error))
+    print(f"Removed {file_size(freed)}.")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 2 if problems else 0
+
+
+def print_removals(console: Console, removals: "Sequence[Removal]") -> None:
+    """Print what would be removed."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("run", overflow="fold")
+    table.add_column("remove", overflow="fold")
+    table.add_column("size", justify="right", no_wrap=True)
+    for removal in removals:
+        what = Text(removal.what, "red" if removal.whole else "")
+        table.add_row(Text(removal.entry.key), what, _size([removal]))
+    console.print(table)
+
+
+def _size(removals: "Sequence[Removal]") -> str:
+    return file_size(sum(sum(removal.sizes.values()) for removal in removals))
+
+
+def file_size(count: int) -> str:
+    """A number of bytes with a readable unit.
+
+    >>> file_size(999), file_size(4519600)
+    ('999 B', '4.5 MB')
+    """
+    power = min((len(str(count)) - 1) // 3, 3)
+    return f"{count / 1000**power:.{1 if power else 0}f} {('B', 'kB', 'MB', 'GB')[power]}"

@@ -1,0 +1,111 @@
+"""`evenhand tune`: choose parameters by validation accuracy."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.markup import escape
+from rich.table import Table
+
+from evenhand.cli.options import EXECUTION, RUN_SETTINGS, Anyway, Execution, Json, Root, RunSettings, print_json
+from evenhand.cli.tables import plus_minus, stdout
+from evenhand.errors import InputError
+from evenhand.metrics import percent
+
+if TYPE_CHECKING:
+    from evenhand.experiment.engine.queue import Outcome
+    from evenhand.experiment.spec import Spec
+
+
+def tune(
+    method: str,
+    *,
+    field: list[str] | None = None,
+    search: Literal["grid", "optuna"] = "grid",
+    trials: int | None = None,
+    seeds: int = 1,
+    settings: RunSettings = RUN_SETTINGS,
+    execution: Execution = EXECUTION,
+    root: Root = Path("runs"),
+    anyway: Anyway = False,
+    json: Json = False,
+) -> int:
+    """Choose parameters of a method, or settings of its runs, by validation accuracy.
+
+    A tenth of the training samples is held out for validation; test samples are never used. Repeat the command to
+    resume an interrupted search.
+
+    Parameters
+    ----------
+    method
+        The method with its fixed parameters, e.g. uer or "mir(candidates=100)".
+    field
+        What to choose; repeat it for several fields: alpha=0:1 (five points), lr=0.01:0.3:4:log, candidates=25,50.
+        Ranges of integer fields, such as replay, contain integers only, possibly fewer of them.
+    search
+        Try all combinations of the points, or let Optuna propose points within the ranges and stop bad ones early.
+    trials
+        Number of points for Optuna to try (20).
+    seeds
+        Run each point with the seeds 0 to SEEDS - 1.
+    """
+    from evenhand.experiment.search import tune as tuning
+    from evenhand.experiment.search.axis import Axis
+
+    execution.check()
+    axes = [Axis.parse(text) for text in field or []]
+    if search == "grid" and trials is not None:
+        raise InputError("A grid tries every combination: use --trials with --search optuna.")
+    if search == "optuna" and (counted := [axis.name for axis in axes if axis.count]):
+        raise InputError(f"Optuna proposes any value in a range: remove the number of points from '{counted[0]}'.")
+    tuner = tuning.Tuning(method, axes, settings.fields(), preset=settings.preset, seeds=seeds)
+    settings.prepare()
+
+    def run(specs: "list[Spec]", until: int | None) -> "Sequence[Outcome]":
+        return execution.run(specs, root, anyway=anyway, until=until, patient=True)
+
+    trials = 20 if trials is None else trials
+    proposals = (
+        tuner.grid(run) if search == "grid" else tuner.optuna(run, root, trials, execution.at_once(trials, seeds))
+    )
+    points = []
+    try:
+        for point in proposals:
+            points.append(point)
+            if search == "optuna":
+                print(f"{len(points)}/{trials}: {point}", file=sys.stderr)
+    except tuning.Stopped as stop:
+        print(f"{stop} Repeat the command to resume the search.", file=sys.stderr)
+        return 130
+    choice = tuning.best(points)
+    command = tuner.command(choice, root, settings.data_dir)
+    rows = [point.fields() for point in points]
+    if json:
+        print_json({"schema": 1, "points": rows, "choice": choice.values, "command": command})
+        return 0
+    stdout().print(tuning_table(rows, points.index(choice)))
+    print(f"Chosen by validation accuracy: {tuning.spelled(choice.values)}.")
+    print(f"The final test: {command}")
+    return 0
+
+
+def tuning_table(points: list[dict[str, Any]], chosen: int) -> Table:
+    """One row and one bar per point, with the choice marked."""
+    table = Table(title="Validation accuracy in %", title_justify="left")
+    for name in (*points[0]["values"], "accuracy", "95 % interval", "seeds"):
+        table.add_column(name, justify="right")
+    table.add_column("", no_wrap=True)
+    complete = [point["accuracy"] for point in points if not point["diverged"] and not point["given_up"]]
+    low, high = min(complete), max(complete)  # a point given up early was tested on fewer classes
+    for number, point in enumerate(points):
+        values = [escape(str(value)) for value in point["values"].values()]
+        accuracy, seeds = percent(point["accuracy"], unit=""), str(point["seeds"])
+        if point["diverged"] or point["given_up"]:
+            note = "diverged" if point["diverged"] else f"given up at stage {point['given_up']} with {accuracy}"
+            table.add_row(*values, "-", "-", seeds, note, style="dim")
+            continue
+        bar = "█" * (4 + round(12 * (point["accuracy"] - low) / ((high - low) or 1)))
+        mark, style = (" chosen", "bold") if number == chosen else ("", "")
+        table.add_row(*values, accuracy, plus_minus(point["interval"]), seeds, bar + mark, style=style)
+    return table

@@ -1,0 +1,72 @@
+"""The table of methods: in which slots each differs from ER, what it costs, and what it composes with."""
+
+from typing import Any
+
+from evenhand import errors
+from evenhand.core import registry
+from evenhand.core.method import SLOTS
+
+HEADER = """# The methods
+
+Every method is ER with some of its six parts replaced; an empty cell is ER's own part. C_D is the training cost
+relative to ER, by the formula in the method's file. `+uer` replaces a method's scoring with UER's, including the
+cosines of `er_ace`; a method that only changes the scoring does not compose with it. `scr+uer` adds a cross-entropy on
+the head, and tests the head. `python -m evenhand.core.catalogue > docs/methods.md` writes this page.
+
+"""
+
+
+def rows() -> list[dict[str, Any]]:
+    """One dict for each registered method."""
+    base = registry.resolve("er")
+    table = []
+    for name, recipe in registry.recipes().items():
+        method = recipe.build()
+        changes = method.changes(base)
+        table.append(
+            {
+                "name": name,
+                "call": recipe.call,
+                "title": recipe.title,
+                "cost": recipe.cost,
+                "slots": {slot: part_name(slot, part) for slot, part in changes.items()},
+                "needs_boundaries": bool(method.parts("boundary")),
+                **composes(name),
+            }
+        )
+    return table
+
+
+def composes(name: str) -> dict[str, Any]:
+    """Whether `name+uer` composes, and if not, why."""
+    try:
+        registry.resolve(f"{name}+uer")
+    except errors.InputError as error:
+        return {"composes": False, "why_not": str(error).partition(": ")[2]}
+    return {"composes": True, "why_not": ""}
+
+
+def part_name(slot: str, part: Any) -> str:
+    """What a cell shows: the part's class, or the phases of a scoring."""
+    if slot != "scoring":
+        return type(part).__name__
+    mixes = [" + ".join(form if w == 1 else f"{w:g} {form}" for form, w in mix) for mix in (part.learn, part.replay)]
+    return f"{mixes[0]}, {mixes[1]}, {part.test}"
+
+
+def page() -> str:
+    """The table as Markdown."""
+    lines = [f"| method | {' | '.join(SLOTS)} | C_D | stages | `+uer` |", "|---|" + "---|" * (len(SLOTS) + 3)]
+    for row in rows():
+        cells = [f"`{part}`" if (part := row["slots"].get(slot)) else "" for slot in SLOTS]
+        needs, mixed = "needs boundaries" if row["needs_boundaries"] else "", "yes" if row["composes"] else "no"
+        file = f"../src/{registry.recipes()[row['name']].build.__module__.replace('.', '/')}.py"
+        lines.append(f"| [`{row['name']}`]({file}) | {' | '.join(cells)} | {row['cost']:.2f} | {needs} | {mixed} |")
+    reasons = [f"- `{row['name']}+uer`: {row['why_not']}" for row in rows() if not row["composes"]]
+    notes = [f"- `{row['call']}`: {row['title']}" for row in rows()]
+    parts = ["\n".join(lines), "## What they are\n\n" + "\n".join(notes)]
+    return HEADER + "\n\n".join([*parts, "## What does not compose\n\n" + "\n".join(reasons)]) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

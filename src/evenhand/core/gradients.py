@@ -1,0 +1,65 @@
+"""Gradients besides those of the step itself: virtual steps, and the gradients of single samples."""
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from evenhand.core.batch import Batch, unit
+from evenhand.core.network import Network
+from evenhand.core.scoring import Mix
+
+if TYPE_CHECKING:
+    from evenhand.core.learner import Learner
+
+
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that learn; those of a frozen layer do not."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def virtual_step(learner: "Learner", batch: Batch) -> None:
+    """Take a step of SGD on the stream's batch alone, by the method's own objective on the views that will be learned.
+
+    Call it within `learner.scratch_copy()`, so that only the weights and running statistics of a copy change.
+    """
+    parameters = trainable(learner.network)
+    loss = learner.method.objective(learner, batch, None).learning
+    if loss is not None:
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                if gradient is not None:
+                    parameter.sub_(gradient, alpha=learner.lr)
+
+
+def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
+    """The gradient of each sample's cross-entropy over all parameters, in eval mode, (n, parameters)."""
+    network, couple = learner.eval_copy(), learner.method.scoring.couple
+
+    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        logits = functional_call(network, values, (x.unsqueeze(0), [form for form, _ in mix], couple))
+        return _mixed(logits, y.unsqueeze(0), mix)
+
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(_parameters(network), unit(batch.x), batch.y)
+    return torch.cat([gradient.flatten(1) for gradient in gradients.values()], dim=1)
+
+
+def batch_gradient(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
+    """The gradient of a batch's mean cross-entropy over all parameters, in eval mode, (parameters,)."""
+    network, couple = learner.eval_copy(), learner.method.scoring.couple
+    loss = _mixed(network(unit(batch.x), [form for form, _ in mix], couple), batch.y, mix)
+    gradients = torch.autograd.grad(loss, list(_parameters(network, live=True).values()), materialize_grads=True)
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def _mixed(logits: list[Tensor], y: Tensor, mix: Mix) -> Tensor:
+    return torch.stack([w * F.cross_entropy(z, y) for z, (_, w) in zip(logits, mix, strict=True)]).sum()
+
+
+def _parameters(network: Network, live: bool = False) -> dict[str, Tensor]:
+    """The parameters that classify and learn: all except those of further modules and frozen layers."""
+    named = {name: p for name, p in network.named_parameters() if p.requires_grad and not name.startswith("extra.")}
+    return dict(named) if live else {name: p.detach() for name, p in named.items()}

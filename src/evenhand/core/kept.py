@@ -1,0 +1,77 @@
+"""What the parts of a method keep between steps: tensors, copies of the network and JSON values, each by a name."""
+
+import copy
+import json
+from collections import UserDict
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from evenhand import errors
+from evenhand.core.network import Network
+
+
+class Kept(UserDict[str, Any]):
+    """A dict that is saved and restored with its learner, to the bit.
+
+    Assigning stores a copy: of a tensor, of a `Network` (in evaluation mode and without gradients), or of a value that
+    JSON returns unchanged.
+
+    >>> import torch
+    >>> kept = Kept()
+    >>> kept["mine.centre"] = torch.zeros(3)
+    >>> kept["mine.counts"] = {"steps": 7}
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self.data[name] = value.detach().clone()
+        elif isinstance(value, Network):
+            self.data[name] = copy.deepcopy(value).eval().requires_grad_(False)
+        else:
+            self.data[name] = _through_json(name, value)
+
+    def facts(self) -> dict[str, Any]:
+        """The JSON values, and the names of the networks."""
+        values = {name: value for name, value in self.items() if not isinstance(value, Tensor | Network)}
+        networks = [name for name, value in self.items() if isinstance(value, Network)]
+        return {"values": copy.deepcopy(values), "networks": networks}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tensors, and those of the networks."""
+        state = {f"tensor/{name}": value for name, value in self.items() if isinstance(value, Tensor)}
+        for name, value in self.items():
+            if isinstance(value, Network):
+                state |= {f"network/{name}/{key}": tensor for key, tensor in value.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor], facts: Mapping[str, Any], network: Network) -> None:
+        """Take over what `state_dict` and `facts` returned; `network` is the learner's own."""
+        self.clear()
+        self.update(facts["values"])
+        for name in facts["networks"]:
+            self[name] = network
+            _load(self[name], {key: state[f"network/{name}/{key}"] for key in network.state_dict()})
+        for key, tensor in state.items():
+            if key.startswith("tensor/"):
+                self[key.removeprefix("tensor/")] = tensor.to(network.head.weight.device)
+
+
+def _through_json(name: str, value: Any) -> Any:
+    try:
+        copied = json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        copied = ...
+    if copied != value:
+        must = "be a tensor, a Network, or a value that JSON returns unchanged, e.g. a list instead of a tuple"
+        raise errors.wrong(f"The kept value '{name}'", must, value)
+    return copied
+
+
+def _load(network: Network, state: Mapping[str, Tensor]) -> None:
+    """Load tensors that may have other shapes: a kept network has as many rows as there were classes at the time."""
+    for name, tensor in network.state_dict(keep_vars=True).items():
+        if tensor.shape != state[name].shape:
+            tensor.data = tensor.new_empty(state[name].shape)
+    network.load_state_dict(state)

@@ -1,0 +1,119 @@
+"""A method is a value of six parts; `step` is Algorithm 1 of the paper."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+from evenhand import errors
+from evenhand.core import parts
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.scoring import Scoring
+
+if TYPE_CHECKING:
+    from evenhand.core.learner import Learner
+
+
+class Retrieval(Protocol):
+    """Which samples of the memory are replayed?"""
+
+    def __call__(self, learner: "Learner", batch: Batch, /) -> Batch | None: ...
+
+
+class Objective(Protocol):
+    """What are L_c and L_p?"""
+
+    def __call__(self, learner: "Learner", batch: Batch, replay: Batch | None, /) -> Losses: ...
+
+
+class Update(Protocol):
+    """How do the losses move the weights?"""
+
+    def __call__(self, learner: "Learner", losses: Losses, /) -> None: ...
+
+
+class Storage(Protocol):
+    """Which samples enter the memory?"""
+
+    def __call__(self, learner: "Learner", batch: Batch, /) -> None: ...
+
+
+class Prediction(Protocol):
+    """How are inputs scored in a test? Changes nothing; (n, ...) -> (n, rows)."""
+
+    def __call__(self, learner: "Learner", x: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """Six stateless parts; everything that changes lives in the learner.
+
+    No slot has a default here: `er()` names all six, and every other method is `er().but(...)`. A part that needs
+    something from one step to the next keeps it in `learner.kept`, a dict that is saved and restored with the learner:
+    tensors, copies of the network and JSON values. Names start with that of the method, so that methods compose:
+
+        learner.kept["ss_il.teacher"] = learner.network    # a copy, as the network is now
+
+    A part may also declare
+
+    boundary(learner)
+        Called at the end of a stage, before it is evaluated; such a method needs a stream with stages.
+    modules(network)
+        Further modules to train, by name; found in `learner.network.extra`. One with `grow` grows with the head.
+    views, passes
+        The views or passes that it requires, whatever the learner's settings are.
+    bounded
+        True if float images must be in [0, 1]; others are then refused.
+    rescored(method)
+        Returns what the method becomes when a scoring is composed onto it, e.g. by `+uer`. SCR, which has no
+        cross-entropy to score, adds one.
+    """
+
+    retrieval: Retrieval
+    objective: Objective
+    scoring: Scoring
+    update: Update
+    storage: Storage
+    prediction: Prediction
+
+    def step(self, learner: "Learner", batch: Batch, second: Batch | None = None) -> None:
+        """Learn one batch of the stream (Algorithm 1).
+
+        A `second` batch of the stream (the order iid++) is learned in place of a replay; nothing is stored then.
+        """
+        for _ in range(learner.iterations):
+            replay = second or self.retrieval(learner, batch)  # 5    B_M <- MemoryRetrieval(M)
+            losses = self.objective(learner, batch, replay)  #   6-7  L_c, L_p
+            self.update(learner, losses)  #                      8-9  theta <- theta - lambda grad(L_c + L_p)
+        if second is None:
+            self.storage(learner, batch.with_(losses.keep))  #   10   M <- MemoryUpdate(M, B_t)
+
+    def but(self, **slots: Any) -> "Method":
+        """Return the same method with some slots replaced."""
+        for slot in slots:
+            if slot not in SLOTS:
+                raise errors.unknown("slot of a method", slot, SLOTS)
+        return replace(self, **slots)
+
+    def changes(self, other: "Method") -> dict[str, Any]:
+        """The slots in which this method differs from another."""
+        return {slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) != getattr(other, slot)}
+
+    def parts(self, declaring: str) -> list[Any]:
+        """The parts that declare something, in the order of the slots."""
+        return [part for slot in SLOTS if hasattr(part := getattr(self, slot), declaring)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The six parts as plain dicts."""
+        return {slot: parts.to_json(getattr(self, slot)) for slot in SLOTS}
+
+    @classmethod
+    def from_json(cls, slots: Mapping[str, Any]) -> "Method":
+        """The method that `to_json` was called on."""
+        if set(slots) != set(SLOTS):
+            raise errors.wrong("A method", f"have the slots {', '.join(SLOTS)}", sorted(slots))
+        return cls(**{slot: parts.from_json(value) for slot, value in slots.items()})
+
+
+SLOTS = tuple(field.name for field in fields(Method))

@@ -1,0 +1,148 @@
+"""The network: a trunk that computes features, an optional neck, and a head that grows with the classes."""
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from evenhand import errors
+from evenhand.core.scoring import Couple, Form
+
+EPSILON = 1e-5  # keeps the gradient of cos bounded where a feature or a row of W vanishes
+
+
+class DualLinear(nn.Module):
+    """A linear layer that reads its input in two forms, by one shared W.
+
+    dot_i = w_i . h + b_i and cos_i = gamma (w_i . h) / (|w_i| |h|), without the bias.
+    """
+
+    def __init__(self, dim: int, rows: int = 0, gamma: float = 10.0) -> None:
+        super().__init__()
+        self.dim = dim
+        self.gamma = gamma
+        self.weight = nn.Parameter(torch.empty(0, dim))
+        self.bias = nn.Parameter(torch.empty(0))
+        self.grow(rows)
+
+    def grow(self, count: int, generator: Generator | None = None) -> None:
+        """Append rows, each drawn as torch's Linear would: w and b uniform in +-1/sqrt(dim).
+
+        Rows are drawn one after the other, each as a whole, so it does not matter how many arrive at a time. Weight and
+        bias are new parameters afterwards, which an optimizer must be given.
+        """
+        rows = (torch.rand(count, self.dim + 1, generator=generator) * 2 - 1) / math.sqrt(self.dim)
+        rows = rows.to(self.weight)
+        self.weight = nn.Parameter(torch.cat([self.weight.detach(), rows[:, :-1]]))
+        self.bias = nn.Parameter(torch.cat([self.bias.detach(), rows[:, -1]]))
+
+    def forward(self, h: Tensor, form: Form) -> Tensor:
+        """Map h (n, dim) to (n, rows) in the given form."""
+        if form == "dot":
+            return F.linear(h, self.weight, self.bias)
+        w_norm = torch.linalg.vector_norm(self.weight, dim=1) + EPSILON
+        h_norm = torch.linalg.vector_norm(h, dim=1, keepdim=True) + EPSILON
+        return F.linear(h, self.weight) * (self.gamma / (h_norm * w_norm))
+
+
+class Network(nn.Module):
+    """Trunk, optional neck and head.
+
+    Parameters
+    ----------
+    trunk
+        Any module from inputs (n, ...) to features (n, dim).
+    dim
+        The length of a feature.
+    neck
+        Insert a linear layer with ReLU (dim -> dim) before the head (the paper's Table 4).
+    gamma
+        The scale of the cosine.
+    """
+
+    def __init__(self, trunk: nn.Module, dim: int, *, neck: bool = False, gamma: float = 10.0) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.neck = DualLinear(dim, rows=dim, gamma=gamma) if neck else None
+        self.head = DualLinear(dim, gamma=gamma)
+        self.extra = nn.ModuleDict()  # further modules of a method
+
+    @classmethod
+    def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False, gamma: float = 10.0) -> "Network":
+        """Wrap any module.
+
+        One of our backbones, or any module together with `dim`, is used as the trunk. In any other module our head,
+        which starts without rows, replaces the last Linear; this changes the module itself.
+        """
+        if isinstance(module, cls):
+            return module
+        if not isinstance(module, nn.Module):
+            raise errors.wrong("A network", "be a torch module", type(module).__name__)
+        if dim is None and hasattr(module, "recipe"):
+            dim = getattr(module, "dim", None)
+        if dim is not None:
+            return cls(module, dim, neck=neck, gamma=gamma)
+        name, last = [(n, m) for n, m in module.named_modules() if not list(m.children())][-1]
+        if not isinstance(last, nn.Linear) or not name:
+            raise errors.InputError(
+                f"The last layer of {type(module).__name__} must be a Linear, which the head replaces. If the module "
+                "computes features, wrap it with Network.of(module, dim=<length of a feature>)."
+            )
+        parent, _, attribute = name.rpartition(".")
+        setattr(module.get_submodule(parent), attribute, nn.Identity())
+        return cls(module, last.in_features, neck=neck, gamma=gamma)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the head, each for one class."""
+        return len(self.head.bias)
+
+    def grow(self, count: int, head: Generator | None = None, extra: Generator | None = None) -> None:
+        """Add rows to the head, and to further modules that grow with it; each draws from its own generator."""
+        self.head.grow(count, head)
+        for module in self.extra.values():
+            if grow := getattr(module, "grow", None):
+                grow(count, extra)
+
+    def forward(self, x: Tensor, forms: Sequence[Form] = ("dot",), couple: Couple = "head") -> list[Tensor]:
+        """Map inputs (n, ...) to logits (n, rows) in each of the forms."""
+        h = self.features(x)
+        return [self.logits(h, form, couple) for form in forms]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map inputs (n, ...) to features (n, dim)."""
+        return self.trunk(x)
+
+    def logits(self, h: Tensor, form: Form = "dot", couple: Couple = "head") -> Tensor:
+        """Map features (n, dim) to logits (n, rows): the coupled layers in the given form, the others in dot."""
+        if self.neck is not None:
+            h = F.relu(self.neck(h, "dot" if couple == "head" else form))
+        return self.head(h, "dot" if couple == "neck" else form)
+
+    def check_couple(self, couple: Couple) -> None:
+        """Raise if a scoring couples a neck that the network does not have."""
+        if couple != "head" and self.neck is None:
+            raise errors.InputError(
+                f"The scoring couples '{couple}', but the network has no neck. "
+                "Add one with Network.of(module, neck=True), or --neck on the command line."
+            )
+
+    @torch.no_grad()
+    def check_sample(self, sample: Tensor) -> None:
+        """Raise if the trunk does not turn a sample (1, ...) into a feature (1, dim)."""
+        recipe, shape = getattr(self.trunk, "recipe", None), tuple(sample.shape[1:])
+        if recipe and list(shape) != recipe["shape"]:
+            raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {tuple(recipe['shape'])}", shape)
+        try:
+            h = copy.deepcopy(self.trunk).eval()(sample)
+        except Exception as error:
+            cause = str(error).partition("\n")[0]
+            raise errors.InputError(f"The network cannot process samples of the shape {shape}: {cause}") from None
+        if tuple(h.shape) != (1, self.head.dim):
+            raise errors.InputError(
+                f"The network turns samples of the shape {shape} into features of the shape {tuple(h.shape[1:])}, "
+                f"but its head takes ({self.head.dim},)."
+            )

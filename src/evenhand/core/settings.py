@@ -1,0 +1,213 @@
+"""Settings: name, type, limits, default and help of each, declared here and nowhere else.
+
+A spec has them as fields, and so has the JSON of a run and a grid file; the command line has them as flags; a `Learner`
+checks its arguments by them; `python -m evenhand.core.settings > docs/settings.md` writes the table in the docs.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt
+
+from evenhand import errors
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "plain": {"augment": "none", "views": "none", "passes": "joint"},
+    # The protocol of the paper; what it leaves open is settled in docs/protocol.md.
+    "paper": {"augment": "scr", "views": "concat", "passes": "joint"},
+}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "fashion-cut": {"memory": 200, "stages": 5},
+    "cifar10": {**PRESETS["paper"], "memory": 1000, "stages": 5},
+    "cifar100": {**PRESETS["paper"], "memory": 1000, "stages": 10},
+    "miniimagenet": {**PRESETS["paper"], "memory": 1000, "stages": 10},
+}
+
+
+class Settings:
+    """What decides the numbers of a run; all of it enters the run's key."""
+
+    method: Annotated[str, "Method with its parameters, e.g. uer(alpha=0.3) or mir+uer."]
+    data: Annotated[
+        str, "Dataset: a name listed by evenhand data, or your own as folder:PATH, npz:PATH or hf:PATH."
+    ] = "fashion-cut"
+    size: Annotated[int | None, Ge(1), "Resize custom images to this side length."] = None
+    skip_bad: Annotated[bool, "Skip custom images that cannot be read, and list them."] = False
+    order: Annotated[
+        str,
+        'Order of the stream: classes, iid, iid++, "blurry(disjoint=50, blur=10)", "smooth(width=0.25)" or '
+        '"domains(strength=1)".',
+    ] = "classes"
+    imbalance: Annotated[float, Ge(1), "Long tail: size of the largest class relative to the smallest."] = 1
+    stages: Annotated[int, Ge(1), "Number of class groups that arrive one after another."] = 5
+    tested: Annotated[
+        Literal["test", "validation"], "Evaluate on the test set, or on a tenth of the training samples held out."
+    ] = "test"
+    forms: Annotated[
+        Literal["own", "both"],
+        "Test as the method defines, or with dot products and cosines both (the paper's Table 1).",
+    ] = "own"
+    memory: Annotated[int, Ge(0), "Number of samples the memory can hold."] = 200
+    seed: Annotated[int, Ge(0), "Seed of all random draws."] = 0
+    batch: Annotated[int, Ge(1), "Samples per step from the stream."] = 10
+    replay: Annotated[int, Ge(1), "Samples per step from the memory."] = 10
+    iterations: Annotated[int, Ge(1), "How many times to learn each batch before storing it."] = 1
+    lr: Annotated[float, Gt(0), "Learning rate of SGD."] = 0.1
+    backbone: Annotated[
+        str, 'Network: reduced_resnet18, small_cnn or mlp, with parameters: "reduced_resnet18(width=64)".'
+    ] = "reduced_resnet18"
+    neck: Annotated[bool, "Insert a linear layer before the head (the paper's Table 4)."] = False
+    softmax: Annotated[
+        Literal["seen", "all"], "Softmax over the classes seen so far, or over all classes of the dataset."
+    ] = "seen"
+    augment: Annotated[Literal["none", "crop", "scr"], "Augmentation of stream and replay."] = "none"
+    views: Annotated[
+        Literal["none", "replace", "concat"], "Show the augmented view alone (replace), or with the raw one (concat)."
+    ] = "none"
+    passes: Annotated[
+        Literal["joint", "separate"],
+        "Send stream and replay through the network together or separately; this matters to batch normalisation.",
+    ] = "joint"
+
+
+RECORDED = {"on": True, "off": False}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a run is computed: recorded with it, but not part of its key. "auto" resumes a run as it was started."""
+
+    compile: Annotated[
+        Literal["auto", "on", "off"], "Speed up the network with torch.compile; auto does so in runs long enough."
+    ] = "auto"
+
+    def recorded(self) -> dict[str, Any]:
+        """The conditions that are not "auto", as a run records them."""
+        return {name: RECORDED.get(value, value) for name, value in asdict(self).items() if value != "auto"}
+
+    def as_started(self, environment: Mapping[str, Any]) -> "Conditions":
+        """The same conditions, with those recorded of a run in the place of "auto"."""
+        spelled = {recorded: value for value, recorded in RECORDED.items()}
+        unset = [name for name, value in asdict(self).items() if value == "auto" and name in environment]
+        return replace(self, **{name: spelled.get(environment[name], environment[name]) for name in unset})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One declared setting."""
+
+    name: str
+    hint: Any
+    help: str
+    limit: Ge | Gt | None
+    default: Any
+
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        """The types a value may have; () for a choice."""
+        hints = get_args(self.hint) or (self.hint,)
+        return () if self.choices else tuple(hint for hint in hints if hint is not NoneType)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values to choose from, if it is a choice."""
+        return get_args(self.hint) if get_origin(self.hint) is Literal else ()
+
+    @property
+    def must(self) -> str:
+        """What a value must be, as the end of a sentence.
+
+        >>> RUN["replay"].must, RUN["lr"].must, RUN["augment"].must
+        ('be a whole number of at least 1', 'be a number above 0', 'be one of none, crop, scr')
+        """
+        if self.choices:
+            return f"be one of {', '.join(self.choices)}"
+        kind = {bool: "True or False", str: "a string", int: "a whole number", float: "a number"}[self.kinds[0]]
+        if isinstance(self.limit, Gt):
+            return f"be {kind} above {self.limit.gt}"
+        return f"be {kind} of at least {self.limit.ge}" if self.limit else f"be {kind}"
+
+    def check(self, value: Any, owner: str) -> None:
+        """Raise unless this is a valid value."""
+        if value is None and NoneType in get_args(self.hint):
+            return
+        numbers = (int, float) if float in self.kinds else self.kinds
+        valid = value in self.choices if self.choices else isinstance(value, numbers)
+        if isinstance(value, bool) and bool not in self.kinds:
+            valid = False
+        if valid and self.limit is not None:
+            above = value > self.limit.gt if isinstance(self.limit, Gt) else value >= self.limit.ge
+            valid = above and value < math.inf
+        if not valid:
+            raise errors.wrong(f"The '{self.name}' of a {owner}", self.must, value)
+
+
+def declared(model: type) -> dict[str, Setting]:
+    """The settings that a class declares, by name."""
+    found = {}
+    for name, annotated in get_type_hints(model, include_extras=True).items():
+        hint, *metadata = get_args(annotated)
+        [help] = [item for item in metadata if isinstance(item, str)]
+        limit = next((item for item in metadata if isinstance(item, Ge | Gt)), None)
+        found[name] = Setting(name, hint, help, limit, getattr(model, name, ...))
+    return found
+
+
+RUN, CONDITIONS = declared(Settings), declared(Conditions)
+LEARNER = ("memory", "replay", "lr", "iterations", "augment", "views", "passes", "seed")  # also arguments of `Learner`
+
+
+def check(owner: str, **values: Any) -> None:
+    """Raise for the first value that its declaration does not allow."""
+    for name, value in values.items():
+        (RUN | CONDITIONS)[name].check(value, owner)
+
+
+def described(names: Iterable[str]) -> str:
+    """The entries of settings in the "Parameters" of a docstring."""
+    lines = []
+    for setting in (RUN[name] for name in names):
+        choices = f" One of {', '.join(setting.choices)}." if setting.choices else ""
+        lines += [f"    {setting.name}\n", f"        {setting.help}{choices}\n"]
+    return "".join(lines)
+
+
+def page() -> str:
+    """The page of the docs."""
+
+    def table(settings: dict[str, Setting]) -> str:
+        rows = ["| setting | values | default | meaning |", "|---|---|---|---|"]
+        for name, setting in settings.items():
+            values = " ".join(f"`{choice}`" for choice in setting.choices) or setting.must.removeprefix("be ")
+            default = "required" if setting.default is ... else "-" if setting.default is None else setting.default
+            rows.append(f"| `{name}` | {values} | {default} | {setting.help} |")
+        return "\n".join(rows)
+
+    return f"""# Settings
+
+`python -m evenhand.core.settings > docs/settings.md` writes this page from the declarations in
+[`core/settings.py`](../src/evenhand/core/settings.py).
+
+## What decides a run's numbers
+
+On the command line each of these is a flag (`--memory 200`; methods are named directly), in a grid file a key or a list
+of values (`memory = [200, 1000]`), in `spec.json` a field. All of them enter the key of a run. A dataset may bring
+defaults of its own: `DEFAULTS` in that file. {", ".join(f"`{name}`" for name in LEARNER)} are also
+arguments of `Learner`, whose memory holds 1000 samples by default.
+
+{table(RUN)}
+
+## How a run is computed
+
+These change the speed, and may change the last bits, but not the experiment. They are recorded in `status.json`. A run
+resumes only under the conditions it was started with, unless `--anyway` is given; `auto` takes those.
+
+{table(CONDITIONS)}
+"""
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,117 @@
+"""Hugging Face datasets: saved on disk (`save_to_disk`, Arrow files) or as Parquet, read with pyarrow."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand import errors
+from evenhand.datasets import archives
+from evenhand.datasets.arrays import held_out
+from evenhand.datasets.dataset import Dataset
+from evenhand.datasets.decoding import EncodedImages, Progress
+from evenhand.datasets.prepared import RawData, load_prepared
+
+Array = np.ndarray[Any, Any]
+IMAGES = ("Image", ("image", "img"))  # the type of a column, and its usual names
+LABELS = ("ClassLabel", ("label", "labels", "fine_label"))
+TEST_NAMES = ("test", "validation", "valid", "val")
+
+
+def load_hugging_face(path: Path, progress: Progress, size: int | None = None, skip_bad: bool = False) -> Dataset:
+    """Load a folder of Arrow or Parquet files, or one such file.
+
+    The name of a file or of its folder begins with the split: train, and test, validation, valid or val. Without a
+    second split, every fifth sample of a class is held out for testing.
+    """
+    files = list(archives.walk(path)) if path.is_dir() else [path]
+    files = [file for file in files if file.suffix in (".arrow", ".parquet")]
+    if not path.exists() or not files:
+        raise errors.InputError(f"There are no .arrow or .parquet files in {path}.")
+    options = {"size": size, "skip_bad": skip_bad}
+    return load_prepared(
+        f"hf:{path}", path, files, lambda: read_hugging_face(path, files, size, skip_bad), progress, options
+    )
+
+
+def read_hugging_face(path: Path, files: list[Path], size: int | None, skip_bad: bool) -> RawData:
+    """Read the images and labels of both splits."""
+    splits: dict[str, list[Path]] = {}
+    for file in files:
+        splits.setdefault(_split(file.relative_to(path.parent)), []).append(file)
+    test = next((name for name in TEST_NAMES if name in splits), None)
+    images, labels, classes = _columns(path, splits.get("train") or files)
+    if test and "train" in splits:
+        test_images, test_labels, _ = _columns(path, splits[test])
+    else:
+        held = held_out(labels)
+        test_images, test_labels = [images[row] for row in np.flatnonzero(held)], labels[held]
+        images, labels = [images[row] for row in np.flatnonzero(~held)], labels[~held]
+    if not classes:
+        if labels.max() >= len(labels):
+            raise errors.wrong(f"The labels of {path}", "number its classes from 0", int(labels.max()))
+        classes = tuple(str(label) for label in range(int(labels.max()) + 1))
+    if len(classes) < 2:
+        raise errors.InputError(f"{path} must have at least two classes. It has {len(classes)}.")
+    train_x, test_x = (
+        EncodedImages([f"{split} image {row} of {path}" for row in range(len(rows))], rows.__getitem__, size, skip_bad)
+        for split, rows in (("Training", images), ("Test", test_images))
+    )
+    return RawData(train_x, labels, test_x, test_labels, classes)
+
+
+def _split(file: Path) -> str:
+    """Return the split with which the name of a file or of one of its folders begins."""
+    for part in reversed(file.parts):
+        for name in ("train", *TEST_NAMES):
+            if part.lower().startswith(name):
+                return name
+    return ""
+
+
+def _columns(path: Path, files: list[Path]) -> tuple[list[bytes], Array, tuple[str, ...]]:
+    """Return the encoded images, their labels, and the names of the classes if the files declare them."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise errors.InputError(
+            "Hugging Face datasets need pyarrow. Install it with pip install 'evenhand[tables]'."
+        ) from None
+    images: list[Any] = []
+    labels: list[Any] = []
+    classes: tuple[str, ...] = ()
+    for file in files:
+        try:
+            if file.suffix == ".parquet":
+                table = pyarrow.parquet.read_table(file)
+            else:
+                table = pyarrow.ipc.open_stream(file.read_bytes()).read_all()
+            table.validate(full=True)  # pyarrow would follow offsets outside the file
+            facts = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+            features = facts.get("info", {}).get("features", {})
+            image, label = (_column(file, table.column_names, features, *kind) for kind in (IMAGES, LABELS))
+            images += table.column(image).to_pylist()
+            labels += table.column(label).to_pylist()
+            classes = tuple(map(str, features.get(label, {}).get("names", ())))
+        except errors.EvenhandError:
+            raise
+        except Exception:  # a broken table can raise nearly anything
+            raise errors.InputError(f"{file} is damaged: it is not a complete table.") from None
+    if not labels:
+        raise errors.InputError(f"{path} must hold images and labels. It has no rows.")
+    contents: list[Any] = [image.get("bytes") if isinstance(image, dict) else image for image in images]
+    if missing := [row for row, content in enumerate(contents) if not isinstance(content, bytes)]:
+        raise errors.InputError(f"{path} must contain the bytes of its images. Row {missing[0]} does not.")
+    if any(isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < 1 << 31 for label in labels):
+        raise errors.InputError(f"The labels of {path} must be whole numbers of at least 0.")
+    return contents, np.array(labels, np.int64), classes
+
+
+def _column(file: Path, columns: list[str], features: dict[str, Any], kind: str, usual: tuple[str, ...]) -> str:
+    """Return the column that is declared with this type, or that has a usual name."""
+    declared = [name for name in columns if features.get(name, {}).get("_type") == kind]
+    if candidates := declared or [name for name in usual if name in columns]:
+        return candidates[0]
+    raise errors.InputError(f"{file} has no column of type {kind}. It has {', '.join(columns)}.")

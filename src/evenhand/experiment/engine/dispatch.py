@@ -1,0 +1,87 @@
+"""Many runs: finished ones are reused, and an engine runs the rest."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from evenhand import errors
+from evenhand.experiment.engine.inline import run_inline
+from evenhand.experiment.engine.processes import run_in_processes
+from evenhand.experiment.engine.queue import Allocation, Listener, Outcome, Reused, RunOptions, RunQueue, cores
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.result import Result
+from evenhand.experiment.run import Note, finished_result
+from evenhand.experiment.spec import Spec
+
+ENGINES = ("auto", "inline", "processes", "ray")
+
+
+def run_all(
+    specs: Sequence[Spec],
+    root: Path,
+    options: RunOptions | None = None,
+    *,
+    engine: str = "auto",
+    workers: int | None = None,
+    threads: int | None = None,
+    listen: Listener = lambda _: None,
+) -> list[Outcome]:
+    """Run the specs that are not finished, and return all outcomes in order.
+
+    An interrupted run keeps its number of threads, since its bits depend on it. If there are too few cores for that, it
+    fails with a message, and the others run.
+    """
+    errors.choice("The 'engine'", engine, ENGINES)
+    options = options or RunOptions()
+    reused = _finished(dict.fromkeys(specs), root)
+    missing = [spec for spec in dict.fromkeys(specs) if spec.key not in reused]
+    listen(Reused(len(reused), len(reused) + len(missing)))
+    wanted = options.conditions.recorded() | ({"threads": threads} if threads else {})
+    for name, value in wanted.items():
+        if others := sum(result.environment.get(name, value) != value for result in reused.values()):
+            runs = "1 run" if others == 1 else f"{others} runs"
+            listen(Note("", f"Reusing {runs} made with a different --{name}. To run again, use another --root."))
+    kept = {} if threads is not None else _kept_threads(missing, root, None if engine == "ray" else cores())
+    if workers is None and len(set(kept.values())) == 1:
+        threads = max(kept.values())
+    queue = RunQueue(missing, root, options, listen, kept)
+    if missing:
+        _run(queue, engine, workers, threads)
+    outcomes = {**reused, **queue.outcomes}
+    return [outcomes[spec.key] for spec in specs]
+
+
+def _finished(specs: Iterable[Spec], root: Path) -> dict[str, Result]:
+    """Results of the finished specs, by key. A damaged run counts as unfinished: running it reports the damage."""
+    results = {}
+    for spec in specs:
+        with suppress(errors.RunError):
+            if result := finished_result(Folder(root, spec)):
+                results[spec.key] = result
+    return results
+
+
+def _kept_threads(specs: Iterable[Spec], root: Path, limit: int | None) -> dict[str, int]:
+    """Threads of interrupted runs, by key, unless they exceed the limit."""
+    kept = {}
+    for spec in specs:
+        folder = Folder(root, spec)
+        with suppress(errors.RunError, KeyError, TypeError):  # running a damaged run reports the damage
+            if folder.begun and (threads := folder.status()["environment"]["threads"]) <= (limit or threads):
+                kept[spec.key] = threads
+    return kept
+
+
+def _run(queue: RunQueue, engine: str, workers: int | None, threads: int | None) -> None:
+    if engine == "ray":
+        from evenhand.experiment.engine.cluster import run_on_cluster  # imports Ray
+
+        run_on_cluster(queue, workers, threads or 1)
+        return
+    cpus = Allocation.of(1 if engine == "inline" else len(queue), 1 if engine == "inline" else workers, threads)
+    if cpus.workers * queue.most_threads > cores():  # some runs keep more threads than a worker gets
+        cpus = Allocation.of(len(queue), cores() // queue.most_threads, threads)
+    if engine == "inline" or (engine == "auto" and cpus.workers == 1):
+        run_inline(queue, cpus.threads)
+    else:
+        run_in_processes(queue, cpus.workers, cpus.threads)

@@ -1,0 +1,214 @@
+"""The queue of runs that all engines share: what is left to run, how often it was tried, and the outcomes."""
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from evenhand import errors
+from evenhand.core.settings import Conditions
+from evenhand.datasets import Dataset
+from evenhand.experiment.folder import Folder
+from evenhand.experiment.result import Result
+from evenhand.experiment.run import AUTO, Interrupted, Note, Paused, Progress, Report, run
+from evenhand.experiment.spec import Spec
+
+Cause = Literal["mistake", "diverged", "stopped", "paused", "busy", "fault", "lost"]
+RETRY_SECONDS = 2.0  # until a run that failed, or that another process holds, is tried again
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not finish.
+
+    Attributes
+    ----------
+    cause
+        mistake: an error that the user can fix; diverged: the loss is no longer finite; stopped: on request; paused:
+        at the stage where it was to pause; busy: another process holds it; fault: any other exception; lost: its worker
+        died.
+    """
+
+    spec: Spec
+    cause: Cause
+    message: str
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Reused:
+    """How many of all runs were finished already."""
+
+    count: int
+    total: int
+
+
+Outcome = Result | Failure
+Event = Reused | Progress | Note | Outcome
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of many runs that are not part of the experiment.
+
+    Parameters
+    ----------
+    conditions, anyway, until, track
+        As in `run`.
+    retries
+        How often to retry a run after a fault, or when its worker died.
+    patient
+        Wait for a run that another process holds until it is finished or its holder is dead.
+    address, gpus, shared
+        For a cluster: its address, the GPUs per run, and whether all nodes see the root.
+    """
+
+    conditions: Conditions = AUTO
+    anyway: bool = False
+    until: int | None = None
+    track: tuple[str, ...] = ()
+    retries: int = 0
+    patient: bool = False
+    address: str | None = None
+    gpus: float = 0
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """How the cores are used: the number of processes, and the threads of each."""
+
+    workers: int
+    threads: int
+
+    @classmethod
+    def of(cls, runs: int, workers: int | None = None, threads: int | None = None) -> "Allocation":
+        """Use all cores but no more: first one process per run, then several threads per process."""
+        available = cores()
+        if workers is not None:
+            errors.whole("The number of 'workers'", workers, 1)
+        if threads is not None:
+            errors.whole("The number of 'threads'", threads, 1)
+        workers = workers or max(1, min(runs, available // (threads or 1)))
+        threads = threads or max(1, available // workers)
+        if workers * threads > available:
+            raise errors.wrong("Workers times threads", f"not exceed the {available} cores", f"{workers} x {threads}")
+        return cls(workers, threads)
+
+
+class RunQueue:
+    """Runs that are left, how often each was tried, and the outcomes by key.
+
+    Parameters
+    ----------
+    listen
+        Called with every event.
+    threads
+        Number of threads, by key, of interrupted runs that keep theirs.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        root: Path,
+        options: RunOptions,
+        listen: Listener,
+        threads: Mapping[str, int] | None = None,
+    ) -> None:
+        self.root = root
+        self.options = options
+        self.listen = listen
+        self._threads = threads or {}
+        self.outcomes: dict[str, Outcome] = {}
+        self._waiting = list(specs)
+        self._tries: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> Spec | None:
+        """The next spec to run; None if there is none, or all are waiting to be retried."""
+        now = time.monotonic()
+        for position, spec in enumerate(self._waiting):
+            if self._not_before.get(spec.key, 0) <= now:
+                return self._waiting.pop(position)
+        return None
+
+    def threads(self, spec: Spec, default: int) -> int:
+        """Threads of a run: those it was begun with, or else the default."""
+        return self._threads.get(spec.key, default)
+
+    @property
+    def most_threads(self) -> int:
+        """The most threads that any run was begun with, or 1."""
+        return max(self._threads.values(), default=1)
+
+    def record(self, spec: Spec, outcome: Outcome) -> None:
+        """Record the outcome of a run, or put the run back to try it again."""
+        cause = outcome.cause if isinstance(outcome, Failure) else None
+        if cause == "busy" and (self.options.patient or spec.key in self._tries):
+            self._put_back(spec)  # a worker that has just died may still hold it
+            return
+        tried = self._tries[spec.key] = self._tries.get(spec.key, 0) + 1
+        if isinstance(outcome, Failure) and cause in ("fault", "lost"):
+            if tried <= self.options.retries:
+                self.listen(Note(spec.key, f"{outcome.message} Trying again."))
+                self._put_back(spec)
+                return
+            if cause == "lost":
+                outcome = self._record_loss(spec, outcome)
+        self.outcomes[spec.key] = outcome
+        self.listen(outcome)
+
+    def stop(self) -> None:
+        """Drop the runs that are left."""
+        for spec in self._waiting:
+            self.outcomes[spec.key] = Failure(spec, "stopped", "Not started.")
+            self.listen(self.outcomes[spec.key])
+        self._waiting.clear()
+
+    def _put_back(self, spec: Spec) -> None:
+        self._not_before[spec.key] = time.monotonic() + RETRY_SECONDS
+        self._waiting.append(spec)
+
+    def _record_loss(self, spec: Spec, failure: Failure) -> Outcome:
+        """Record the failure that a dead worker could not record itself, unless it died after finishing the run."""
+        folder = Folder(self.root, spec)
+        with suppress(errors.RunError), folder.locked():
+            if result := folder.result():
+                return result
+            folder.fail(failure.message)
+        return failure
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def attempt(
+    spec: Spec,
+    root: Path,
+    options: RunOptions,
+    report: Report,
+    stop: Callable[[], bool] = lambda: False,
+    dataset: Dataset | None = None,
+) -> Outcome:
+    """Run a spec, and return a `Failure` rather than raise."""
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("conditions", "anyway", "until", "track")}
+    try:
+        return run(spec, root, report=report, stop=stop, dataset=dataset, **given)
+    except errors.BusyError as error:
+        return Failure(spec, "busy", str(error))
+    except errors.EvenhandError as error:
+        return Failure(spec, "diverged" if isinstance(error, errors.DivergedError) else "mistake", str(error))
+    except Interrupted as request:
+        return Failure(spec, "paused" if isinstance(request, Paused) else "stopped", str(request))
+    except Exception as error:
+        return Failure(spec, "fault", f"{type(error).__name__}: {error}", traceback.format_exc())

@@ -1,0 +1,173 @@
+"""Statistics over seeds: means with 95 % intervals, and differences paired by seed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand import metrics
+from evenhand.experiment.result import Result
+from evenhand.metrics import Matrix
+
+Array = NDArray[np.float64]
+Metric = Callable[[Matrix], float | None]
+StageMetric = Callable[[Matrix, int], float | None]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, with its values."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+        return metrics.mean(self.values)
+
+    @property
+    def half(self) -> float | None:
+        """Half the width of the 95 % interval; None for one seed."""
+        return metrics.interval(self.values)
+
+    @property
+    def percent(self) -> "Estimate":
+        """The same estimate of a fraction in percent."""
+        return Estimate(tuple(100 * value for value in self.values))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval itself; the mean twice for one seed."""
+        return self.mean - (self.half or 0), self.mean + (self.half or 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The runs of one setting, in order of their seeds.
+
+    Attributes
+    ----------
+    label
+        The method, with the settings that distinguish the group from others.
+    """
+
+    label: str
+    runs: tuple[Result, ...]
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self.runs[0].spec.method
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds."""
+        return [run.spec.seed for run in self.runs]
+
+    @cached_property
+    def final(self) -> Estimate:
+        """The final average accuracy A_T, the headline."""
+        return Estimate(tuple(metrics.average(run.accuracy) for run in self.runs))
+
+    def estimate(self, metric: Metric) -> Estimate | None:
+        """A metric of the accuracy matrix; None if undefined, like forgetting with one stage."""
+        values = [value for run in self.runs if (value := metric(run.accuracy)) is not None]
+        return Estimate(tuple(values)) if values else None
+
+    def by_stage(self, metric: StageMetric) -> list[Estimate | None]:
+        """A metric after each stage."""
+        return [self.estimate(at(metric, i)) for i in range(len(self.runs[0].records))]
+
+    def each(self, value: Callable[[Result], float]) -> Estimate:
+        """Any number of a run."""
+        return Estimate(tuple(value(run) for run in self.runs))
+
+    def by_class(self, quantity: str) -> Array:
+        """A quantity of each class after the last stage, (runs, classes), NaN where a class never arrived in a run."""
+        rows = [column(run, quantity) for run in self.runs]
+        table = np.full((len(rows), max(map(len, rows))), np.nan)
+        for row, values in zip(table, rows, strict=True):
+            row[: len(values)] = values
+        return table
+
+    def matrix(self) -> Array:
+        """The mean a_ij, (stages, stages), NaN above the diagonal."""
+        size = len(self.runs[0].records)
+        mean = np.full((size, size), np.nan)
+        for i in range(size):
+            mean[i, : i + 1] = np.mean([run.accuracy[i] for run in self.runs], axis=0)
+        return mean
+
+    def confusion(self) -> Array:
+        """Mean share of each true class (row) predicted as each class (column), in order of arrival."""
+        tables = [_shares(run) for run in self.runs]
+        size = max(map(len, tables))
+        padded = np.full((len(tables), size, size), np.nan)  # a class that never arrived in a run
+        for row, table in zip(padded, tables, strict=True):
+            row[: len(table)] = np.pad(table, ((0, 0), (0, size - len(table))))
+        return np.asarray(np.nanmean(padded, axis=0))
+
+    def summary(self) -> dict[str, Any]:
+        """Headline numbers as JSON: means over the seeds, the 95 % interval of the accuracy, and each run."""
+        runs, spec = [run.summary() for run in self.runs], self.runs[0].spec
+
+        def mean(field: str) -> float | None:
+            values = [run[field] for run in runs]
+            return None if None in values else metrics.mean(values)
+
+        return {
+            "method": spec.method,
+            "data": spec.data,
+            "memory": spec.memory,
+            "setting": spec.model_dump(exclude={"seed"}),
+            "seeds": self.seeds,
+            "final_accuracy": self.final.mean,
+            "interval": self.final.half,
+            **{field: mean(field) for field in ("previous", "current", "forgetting", "seconds")},
+            "runs": runs,
+        }
+
+
+def difference(first: Group, second: Group, metric: Metric) -> Estimate | None:
+    """The metric of `first` minus that of `second`, paired by seed; None if they share no seed."""
+    return paired_difference(
+        *({run.spec.seed: metric(run.accuracy) for run in group.runs} for group in (first, second))
+    )
+
+
+def paired_difference(first: Mapping[int, float | None], second: Mapping[int, float | None]) -> Estimate | None:
+    """Values by seed minus others by seed; None if they share no seed."""
+    pairs = [(value, second.get(seed)) for seed, value in first.items()]
+    values = [a - b for a, b in pairs if a is not None and b is not None]
+    return Estimate(tuple(values)) if values else None
+
+
+def differs(first: Group, second: Group) -> list[str]:
+    """Names of the settings, other than the method, in which two groups differ."""
+    one, two = (group.runs[0].spec.model_dump(exclude={"method", "seed"}) for group in (first, second))
+    return [name for name in one if one[name] != two[name]]
+
+
+def at(metric: StageMetric, i: int) -> Metric:
+    """The metric after stage i, counting from 0."""
+    return lambda a: metric(a, i)
+
+
+def column(run: Result, quantity: str) -> list[float]:
+    """Mean probability, or a quantity of the head, of each class after the last stage."""
+    last = run.records[-1]
+    return last["probability"] if quantity == "probability" else last["head"][quantity]
+
+
+def arrived(run: Result) -> int:
+    """Number of classes that arrived before the last stage."""
+    return len(run.records[-2]["arrival"]) if len(run.records) > 1 else 0
+
+
+def _shares(run: Result) -> Array:
+    """Confusion matrix with rows that sum to 1, or to 0 for a class without test samples."""
+    counts = np.asarray(run.records[-1]["confusion"], dtype=np.float64)
+    return np.asarray(counts / np.maximum(counts.sum(1, keepdims=True), 1))

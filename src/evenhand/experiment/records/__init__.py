@@ -1,0 +1,1 @@
+"""Records: the runs below a root, listed, selected, sorted and pruned."""

@@ -1,0 +1,211 @@
+"""The runs below a root: one entry per run folder, whatever state it is in."""
+
+import math
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from evenhand import errors, files, metrics
+from evenhand.experiment import lock
+from evenhand.experiment.folder import METRICS, TIMING, Folder, seconds
+from evenhand.experiment.result import Result
+from evenhand.experiment.spec import Spec
+
+FAULTS = (errors.EvenhandError, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+KEY = re.compile(r".+-m\d+-s\d+-[0-9a-f]{12}")
+OWN = ("state", "progress", "accuracy", "forgetting", "seconds", "touched", "key", "note")  # besides those of a spec
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """One run folder.
+
+    Attributes
+    ----------
+    spec
+        None if it cannot be read.
+    state
+        done; running: a live process holds it; stopped: the same command resumes it; failed; outdated: its key belongs
+        to an older revision of the method; damaged.
+    note
+        Details of the state: the error, the holder, or what is damaged.
+    stage
+        Number of finished stages.
+    accuracy, forgetting
+        After the last finished stage.
+    seconds
+        Training and testing time of the finished stages.
+    touched
+        When a file of the run was last written.
+    result
+        Of a finished run, if it was read with results.
+    """
+
+    path: Path
+    spec: Spec | None = None
+    state: str = "damaged"
+    note: str = ""
+    stage: int = 0
+    accuracy: float | None = None
+    forgetting: float | None = None
+    seconds: float | None = None
+    touched: datetime | None = None
+    result: Result | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> str:
+        """Name of the folder."""
+        return _printable(self.path.name)
+
+    @property
+    def progress(self) -> float | None:
+        """Share of the stages that are finished."""
+        return None if self.spec is None else self.stage / self.spec.stages
+
+    @property
+    def message(self) -> str:
+        """The note, with the name of the run."""
+        return self.note if self.key in self.note else f"{self.key}: {self.note}"
+
+    def value(self, field: str) -> Any:
+        """Any field of the spec or of the entry; None if it is missing."""
+        return getattr(self.spec, field, None) if field in Spec.model_fields else getattr(self, field)
+
+    def fields(self) -> dict[str, Any]:
+        """All fields as JSON."""
+        touched = self.touched and self.touched.isoformat(timespec="seconds")
+        return {field: self.value(field) for field in (*Spec.model_fields, *OWN)} | {"touched": touched}
+
+
+def inventory(root: Path, with_results: bool = False) -> list[RunEntry]:
+    """All runs below a root in order of their keys, damaged ones included.
+
+    Parameters
+    ----------
+    with_results
+        Keep the results of finished runs in their entries.
+    """
+    if not root.is_dir():
+        raise errors.RunError(f"There is no folder {root}.")
+    try:
+        paths = [path for path in sorted(root.iterdir()) if _looks_like_a_run(path)]
+    except OSError as error:
+        raise errors.RunError(f"The folder {root} cannot be read: {error.strerror}.") from None
+    if not paths:
+        deeper = sorted({str(path.parent.parent) for path in root.glob("*/*/spec.json")})
+        hint = f"There are some in {', '.join(deeper)}." if deeper else "Start one with evenhand run."
+        raise errors.RunError(f"There are no runs in {root}. {hint}")
+    return [read_entry(path, with_result=with_results) for path in paths]
+
+
+def results(entries: Sequence[RunEntry]) -> list[Result]:
+    """The results of entries that were read with them."""
+    return [entry.result for entry in entries if entry.result]
+
+
+def read_entry(path: Path, ours: bool = False, with_result: bool = False) -> RunEntry:
+    """Read the folder of a run.
+
+    Parameters
+    ----------
+    ours
+        Whether this process holds its lock.
+    with_result
+        Keep the result of a finished run.
+    """
+    entry = _read(path, ours)
+    keep = with_result and entry.state == "done"
+    return replace(entry, note=_printable(entry.note), result=entry.result if keep else None)
+
+
+def _read(path: Path, ours: bool) -> RunEntry:
+    entry = RunEntry(path)
+    try:
+        entry = replace(entry, touched=_touched(path))
+        entry = replace(entry, spec=(spec := Spec.read(files.read_json(path / "spec.json"))))
+        if not _fits(path.name, spec):
+            return replace(entry, note=f"{path} has the spec of another run, {spec.key}.")
+        folder = Folder(path.parent, spec, path.name)
+        status = folder.status()
+        entry = _with_records(entry, folder, done=status.get("state") == "done")
+        state, note = _state(folder, status, None if ours else lock.holder(path / lock.NAME))
+        return replace(entry, state=state, note=note)
+    except errors.RunError as error:
+        return replace(entry, note=str(error))
+    except errors.InputError as error:
+        return replace(entry, note=f"{path / 'spec.json'} is invalid: {error}")
+    except FAULTS:
+        part = "spec" if entry.spec is None else "records"
+        return replace(entry, note=f"{path} is damaged: its {part} cannot be read.")
+
+
+def _state(folder: Folder, status: dict[str, Any], holder: str | None) -> tuple[str, str]:
+    """The state of a run and a note about it."""
+    state = status.get("state", "running")
+    if holder is not None:
+        return "running", f"Held by {holder}."
+    if folder.path.name != folder.spec.key:
+        return "outdated", f"The key of this run is now {folder.spec.key}."
+    if state == "failed":
+        return "failed", str(status.get("error", ""))
+    if state == "running":  # and nobody holds it: it was stopped or killed
+        return "stopped", ""
+    if state == "done":
+        return "done", ""
+    return "damaged", f"{folder.path / 'status.json'} is damaged: unknown state {errors.shown(state)}."
+
+
+def _with_records(entry: RunEntry, folder: Folder, done: bool) -> RunEntry:
+    """The entry with the numbers of the finished stages."""
+    if done and folder.path.name == folder.spec.key and (result := folder.result()):
+        entry, records, time = replace(entry, result=result), result.records, result.seconds
+    else:
+        records, time = folder.records(METRICS), seconds(folder.records(TIMING))
+    matrix = [record["accuracy"] for record in records]
+    if (done and len(matrix) != folder.spec.stages) or not _is_triangular(matrix):
+        stages = f"{len(matrix)} of {folder.spec.stages} stages"
+        raise errors.RunError(f"{folder.path / METRICS} is damaged: it has {stages}.")
+    if not matrix:
+        return entry
+    accuracy, forgetting = metrics.average(matrix), metrics.forgetting(matrix)
+    if not all(map(math.isfinite, (accuracy, forgetting or 0, time))):
+        raise ValueError("not finite")
+    return replace(entry, stage=len(matrix), accuracy=accuracy, forgetting=forgetting, seconds=time)
+
+
+def _looks_like_a_run(path: Path) -> bool:
+    """Whether a folder has a spec, or the name and the records of a run that lost its spec."""
+    named = KEY.fullmatch(path.name) is not None
+    try:
+        return path.is_dir() and any(
+            (path / name).exists() for name in ("spec.json", *(named * ("status.json", METRICS)))
+        )
+    except OSError:  # it cannot be read
+        return named
+
+
+def _fits(name: str, spec: Spec) -> bool:
+    """Whether a folder is named by the key of the spec, or by its key under another revision of the method."""
+    return KEY.fullmatch(name) is not None and name.rpartition("-")[0] == spec.key.rpartition("-")[0]
+
+
+def _touched(path: Path) -> datetime:
+    """When a record or a state was last written. Hidden files do not count: reading an entry touches locks."""
+    times = []
+    for file in path.iterdir():
+        with suppress(FileNotFoundError):  # a process is writing there
+            times += [] if file.name.startswith(".") else [file.stat().st_mtime]
+    return datetime.fromtimestamp(int(max(times, default=path.stat().st_mtime))).astimezone()
+
+
+def _is_triangular(matrix: Sequence[Sequence[float]]) -> bool:
+    return all(len(row) == i + 1 for i, row in enumerate(matrix))
+
+
+def _printable(text: str) -> str:
+    """A text that any terminal can print: names on a disk need not be UTF-8."""
+    return text.encode(errors="replace").decode()

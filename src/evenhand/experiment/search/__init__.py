@@ -1,0 +1,1 @@
+"""Searches: points of a parameter space, compared on held-out training samples."""

@@ -1,0 +1,128 @@
+"""The paper's side of a comparison: its names of methods and datasets, and the rows of numbers that it prints."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from evenhand import errors
+from evenhand.core import registry
+from evenhand.experiment.spec import Spec
+from evenhand.paper.measures import MEASURES
+
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+METHODS = {"agem": "A-GEM", "derpp": "DER++", "finetune": "FINE-TUNE", "ss_il": "SS-IL", "uer_a": "UER-A"}
+DATASETS = {"cifar10": "Split CIFAR10", "cifar100": "Split CIFAR100", "miniimagenet": "Split MiniImageNet"}
+
+
+def method_title(method: str) -> str:
+    """Name a method as the paper does, without parameters.
+
+    >>> method_title("er_ace"), method_title("aser(n=9)+uer")
+    ('ER-ACE', 'ASER + UER')
+    """
+    names = [recipe.name for recipe, _ in registry.terms(method)]
+    return " + ".join(METHODS.get(name, name.upper().replace("_", "-")) for name in names)
+
+
+def stream_title(data: str, memory: int | None) -> str:
+    """Name a stream and a memory, as a heading.
+
+    >>> stream_title("cifar100", 1000), stream_title("fashion-cut", None)
+    ('Split CIFAR100, |M| = 1000', 'fashion-cut, no memory')
+    """
+    return f"{DATASETS.get(data, data)}, {'no memory' if memory is None else f'|M| = {memory}'}"
+
+
+class Published(BaseModel):
+    """One row of a table in the paper.
+
+    Attributes
+    ----------
+    fields
+        The settings that select the runs of the row; the order of the stream is "classes" if not given.
+    numbers
+        The published numbers by measure, in the paper's units.
+    interval
+        Half the 95 % interval of the accuracy over ten runs, if printed.
+    """
+
+    model_config = STRICT
+
+    name: str = ""
+    fields: dict[str, Any]
+    numbers: dict[str, float]
+    interval: Annotated[float, Field(gt=0)] | None = None
+
+    @field_validator("fields")
+    @classmethod
+    def _method(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        method = errors.text("The 'method' of an expected row", fields.get("method"))
+        return {**fields, "method": registry.canonical(method)}
+
+    @field_validator("numbers", mode="before")
+    @classmethod
+    def _number(cls, numbers: dict[str, Any]) -> dict[str, float]:
+        return {name: errors.number(f"The '{name}' of an expected row", value) for name, value in numbers.items()}
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Published":
+        if not self.numbers:
+            raise errors.InputError(f"The expected row {self} has no number.")
+        if self.interval is not None and "accuracy" not in self.numbers:
+            raise errors.InputError(f"The expected row {self} has an 'interval', but no 'accuracy' that it belongs to.")
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.title} ({', '.join(f'{name} {value}' for name, value in self.fields.items())})"
+
+    @property
+    def title(self) -> str:
+        """The name of the row; by default that of its method."""
+        return self.name or method_title(self.fields["method"])
+
+    def matches(self, spec: Spec) -> bool:
+        """Whether the row is about runs with these settings."""
+        wanted = {"order": "classes", **self.fields}
+        return all(getattr(spec, name) == value for name, value in wanted.items())
+
+
+def published_rows(entries: Any) -> tuple[Published, ...]:
+    """Parse the `expected` entries of a definition; lists in an entry are columns, with one row per position."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise errors.wrong("The 'expected' of a definition", "be tables [[expected]]", entries)
+    rows = [_row(single) for entry in entries for single in _unzip(entry)]
+    seconds = next((row.numbers.get("seconds") for row in rows if row.fields["method"] == "er"), None)
+    return tuple(_relative(row, seconds) for row in rows)
+
+
+def _unzip(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    lengths = {len(value) for value in entry.values() if isinstance(value, list)}
+    if len(lengths) > 1 or 0 in lengths:
+        raise errors.wrong("The lists of an expected row", "have the same length, at least 1", sorted(lengths))
+    positions = range(lengths.pop() if lengths else 1)
+    return [{key: v[i] if isinstance(v, list) else v for key, v in entry.items()} for i in positions]
+
+
+def _row(entry: Mapping[str, Any]) -> Published:
+    settings = [name for name in Spec.model_fields if name != "seed"]
+    numbers = [*MEASURES, "seconds"]
+    others = {key: value for key, value in entry.items() if key not in settings and key not in numbers}
+    content = {
+        **others,
+        "fields": {key: value for key, value in entry.items() if key in settings},
+        "numbers": {key: value for key, value in entry.items() if key in numbers},
+    }
+    return errors.validated(Published, content, "an expected row", [*settings, *numbers, "name", "interval"])
+
+
+def _relative(row: Published, reference: float | None) -> Published:
+    """Replace seconds by their ratio to ER's: seconds of two machines cannot be compared."""
+    if "seconds" not in row.numbers:
+        return row
+    if not reference or reference <= 0:
+        raise errors.InputError(
+            "The 'seconds' of expected rows need a row of er with positive 'seconds' to compare with."
+        )
+    numbers = {name: number for name, number in row.numbers.items() if name != "seconds"}
+    return row.model_copy(update={"numbers": {**numbers, "time": row.numbers["seconds"] / reference}})

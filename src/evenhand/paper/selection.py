@@ -1,0 +1,75 @@
+"""Selection: a part of an item, by dataset, memory and method, and with fewer or more seeds."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from evenhand import errors
+from evenhand.core import registry
+from evenhand.experiment import grid
+from evenhand.experiment.spec import Spec
+from evenhand.paper.definitions import ORDERS, Item, memoryless
+
+
+def select(
+    item: Item,
+    seeds: int | None = None,
+    datasets: Sequence[str] = (),
+    memory: Sequence[int] = (),
+    methods: Sequence[str] = (),
+) -> Item:
+    """Restrict an item to some of its runs; runs without a memory belong to every size."""
+    specs: Sequence[Spec] = item.specs
+    if datasets:
+        _check(item, "data", datasets, [spec.data for spec in specs])
+        specs = [spec for spec in specs if spec.data in datasets]
+    if memory:
+        _check(item, "memory", memory, [spec.memory for spec in specs if not memoryless(spec)])
+        specs = [spec for spec in specs if spec.memory in memory or memoryless(spec)]
+    if methods:
+        names = [name if name in ORDERS else registry.canonical(name) for name in methods]
+        choices = _choices(names, specs)
+        _check(item, "method", names, [_method(spec) for spec in specs], [*itertools.chain(*choices.values())])
+        specs = [spec for spec in specs if choices[spec.data, _method(spec)]]
+    taken = set(specs)
+    left_out: Sequence[Spec] = [spec for spec in item.specs if spec not in taken]
+    if seeds is not None:
+        numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
+        specs, left_out = _seeded(item, specs, numbers), _seeded(item, left_out, numbers)
+    published = tuple(row for row in item.published if any(map(row.matches, specs)))
+    return item.model_copy(update={"specs": tuple(specs), "left_out": tuple(left_out), "published": published})
+
+
+def _seeded(item: Item, specs: Sequence[Spec], seeds: Sequence[int]) -> list[Spec]:
+    """Every setting of these specs with these seeds."""
+    settings = item.model_copy(update={"specs": tuple(specs)}).settings()
+    return [spec.model_copy(update={"seed": seed}) for spec in settings for seed in seeds]
+
+
+def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Sequence[Any] = ()) -> None:
+    """Reject a value that no remaining run has."""
+    for value in wanted:
+        if value not in values and value not in more:
+            known = ", ".join(map(str, dict.fromkeys(values)))
+            raise errors.wrong(f"The {field} of {item.slug}", f"be one of {known}", value)
+
+
+def _choices(names: Sequence[str], specs: Sequence[Spec]) -> dict[tuple[str, str], list[str]]:
+    """By dataset and method, the names that choose it: its own, or the bare one if the dataset has no such method."""
+    pairs = dict.fromkeys((spec.data, _method(spec)) for spec in specs)
+    return {
+        (data, method): [
+            name for name in names if name == method or (name == _bare(method) and (data, name) not in pairs)
+        ]
+        for data, method in pairs
+    }
+
+
+def _bare(method: str) -> str:
+    """A method without its parameters."""
+    return method if method in ORDERS else "+".join(recipe.name for recipe, _ in registry.terms(method))
+
+
+def _method(spec: Spec) -> str:
+    """The method as the paper lists it, which counts IID and IID++ among the methods."""
+    return spec.order if spec.order in ORDERS else spec.method

@@ -1,0 +1,142 @@
+"""Tables of text: comparisons and figures as cells, and the formats that show them."""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.paper.comparison import ROW_FIELDS, ComparedRow, ComparedTable
+from evenhand.paper.curves import Curve, Panel
+
+NOT_RUN, FLAG = "not run", "differs"
+STYLES = {FLAG: "red", NOT_RUN: "dim"}
+COLUMNS = ("method", "paper", "ours", "difference", "seeds", "")
+MOST_POINTS = 12  # of a curve that fit next to each other
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "→": r"$\to$",
+    "|": r"\textbar{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+}
+POINT_FIELDS = ("panel", "name", "x", "at", "mean", "interval", "seeds")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text: the first column aligned left, all others right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    has_runs: bool = True
+
+    def terminal(self) -> Table:
+        """The table for a terminal, without its title."""
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for index, name in enumerate(self.columns):
+            table.add_column(Text(name), justify="right" if index else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in row))
+        return table
+
+    def markdown(self) -> str:
+        """The table in Markdown, below its title."""
+        lines = [self.columns, ("---", *("---:" for _ in self.columns[1:])), *self.rows]
+        text = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+        title = self.title.replace("|", r"\|")
+        return f"**{title}**\n\n{text}\n"
+
+    def latex(self) -> str:
+        """The table as a LaTeX tabular."""
+        header, *body = [" & ".join(map(escape_latex, line)) + r" \\" for line in (self.columns, *self.rows)]
+        lines = [
+            f"% {self.title}",
+            rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}",
+            *(r"\hline", header, r"\hline", *body, r"\hline"),
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    r"""Escape a text for LaTeX.
+
+    >>> print(escape_latex("er_ace ± 5 %"))
+    er\_ace $\pm$ 5 \%
+    """
+    return re.sub(r"[\\±→|~^&%$#_{}]", lambda mark: LATEX[mark[0]], text)
+
+
+def comparison_table(table: ComparedTable) -> TextTable:
+    """The paper's numbers, ours, and their difference."""
+    title = f"{table.title} ({table.rows[0].kind.unit})"
+    return TextTable(title, COLUMNS, tuple(map(_cells, table.rows)), table.has_runs)
+
+
+def _cells(row: ComparedRow) -> tuple[str, ...]:
+    text = row.kind.format
+    paper = text(row.paper, row.paper_interval)
+    if row.estimate is None:
+        return row.name, paper, NOT_RUN, "", "", ""
+    ours = text(row.ours, row.interval)
+    if row.between:
+        ours += " ({} to {})".format(*map(text, row.between))
+    difference = "" if row.difference is None else text(row.difference, signed=True)
+    return row.name, paper, ours, difference, str(len(row.seeds) or ""), FLAG if row.flagged else ""
+
+
+def panel_table(panel: Panel) -> TextTable:
+    """The means of a figure: by point, or over previous and current classes."""
+    digits = 1 if "%" in panel.y and not panel.split else 3
+    if panel.split:
+        columns = ["previous classes", "current classes"]
+        cells = [_halves(curve, panel.split) for curve in panel.curves]
+    else:
+        last = len(panel.xs) - 1
+        shown = sorted({*range(0, last, -(-len(panel.xs) // MOST_POINTS)), last})
+        columns = [f"{panel.xs[i]:g}" for i in shown]
+        cells = [[curve.means[i] for i in shown] for curve in panel.curves]
+    rows = [
+        (curve.name, *("-" if mean is None else f"{mean:.{digits}f}" for mean in means), _seeds(curve))
+        for curve, means in zip(panel.curves, cells, strict=True)
+    ]
+    title = f"{panel.title} ({panel.y})" + ("" if panel.split else f", by {panel.x}")
+    return TextTable(title, ("", *columns, "seeds"), tuple(rows))
+
+
+def _halves(curve: Curve, split: int) -> list[float | None]:
+    """The means over previous and over current classes."""
+    parts = (curve.means[:split], curve.means[split:])
+    known = [[mean for mean in part if mean is not None] for part in parts]
+    return [sum(means) / len(means) if means else None for means in known]
+
+
+def _seeds(curve: Curve) -> str:
+    counts = [count for count in curve.seeds if count] or [0]
+    return str(max(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def comma_separated(document: dict[str, Any]) -> str:
+    """The rows of a table, or the points of a figure, as CSV."""
+    rows = [row for section in document["sections"] for row in section["rows"]]
+    points = [
+        {"panel": panel["title"], "name": curve["name"], "x": panel["x"], "at": at}
+        | {key: curve[key][index] for key in ("mean", "interval", "seeds")}
+        for panel in document["panels"]
+        for curve in panel["curves"]
+        for index, at in enumerate(panel["at"])
+    ]
+    target = io.StringIO()
+    writer = csv.DictWriter(target, POINT_FIELDS if document["kind"] == "figure" else ROW_FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for row in points or rows:
+        writer.writerow({key: " ".join(map(str, v)) if isinstance(v, (list, tuple)) else v for key, v in row.items()})
+    return target.getvalue()

@@ -1,0 +1,114 @@
+"""Scenarios: one stream and memory each, with all methods that ran on it."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from evenhand.experiment.estimate import Group
+from evenhand.experiment.result import Result, by_setting
+from evenhand.experiment.spec import Spec
+
+STREAM = ("data", "order", "imbalance", "stages", "memory", "tested")  # the settings that define a scenario
+MAX_DETAILED = 4  # groups whose seeds and intervals fit into one plot
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """All groups of one stream and memory, the best first.
+
+    Attributes
+    ----------
+    bounds
+        How many classes had arrived at the end of each stage.
+    class_names
+        The classes in order of arrival if all runs share one order, else None.
+    """
+
+    title: str
+    groups: tuple[Group, ...]
+    bounds: tuple[int, ...]
+    class_names: tuple[str, ...] | None
+
+    @property
+    def stages(self) -> int:
+        """How many stages the stream has."""
+        return len(self.bounds)
+
+    @cached_property
+    def compared(self) -> tuple[Group, ...]:
+        """The reference and its challenger: ER and UER if both ran, else the best; a single group alone."""
+        by_method = {group.method: group for group in reversed(self.groups)}
+        challenger = by_method.get("uer", self.groups[0])
+        others = [group for group in self.groups if group is not challenger]
+        reference = by_method["er"] if by_method.get("er") in others else next(iter(others), None)
+        return (challenger,) if reference is None else (reference, challenger)
+
+    @property
+    def detailed(self) -> tuple[Group, ...]:
+        """The groups whose seeds and intervals are drawn: all if they are few, else the compared ones."""
+        return self.groups if len(self.groups) <= MAX_DETAILED else self.compared
+
+    def settings(self) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
+        """Every setting except method and seed, with its values; each value with the labels of its groups."""
+        specs = [(group.label, group.runs[0].spec.model_dump(exclude={"method", "seed"})) for group in self.groups]
+        for name in specs[0][1]:
+            values: dict[str, list[str]] = {}
+            for label, spec in specs:
+                values.setdefault(as_typed(spec[name]), []).append(label)
+            yield name, list(values.items())
+
+
+def scenarios(results: Sequence[Result]) -> list[Scenario]:
+    """Group results by stream and memory; their order does not matter."""
+    settings = by_setting(sorted(results, key=lambda result: (result.spec.setting, result.spec.seed)))
+    streams: dict[tuple[Any, ...], list[Group]] = defaultdict(list)
+    for label, runs in zip(_labels(settings), settings, strict=True):
+        streams[tuple(getattr(runs[0].spec, name) for name in STREAM)].append(Group(label, tuple(runs)))
+    stages: dict[str, set[int]] = defaultdict(set)
+    for groups in streams.values():
+        spec = groups[0].runs[0].spec
+        stages[spec.order].add(spec.stages)
+    return [_scenario(groups, stages) for _, groups in sorted(streams.items())]
+
+
+def as_typed(value: Any) -> str:
+    """A setting as a user would type it.
+
+    >>> as_typed(0.1), as_typed(True), as_typed(None), as_typed("er")
+    ('0.1', 'true', 'none', 'er')
+    """
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _scenario(groups: list[Group], stages: dict[str, set[int]]) -> Scenario:
+    spec = groups[0].runs[0].spec
+    groups.sort(key=lambda group: (-group.final.mean, group.label))
+    orders = {run.classes for group in groups for run in group.runs}
+    counts = [[len(record["arrival"]) for record in run.records] for group in groups for run in group.runs]
+    bounds = tuple(map(max, zip(*counts, strict=True)))
+    title = _title(spec, name_stages=len(stages[spec.order]) > 1)
+    return Scenario(title, tuple(groups), bounds, orders.pop() if len(orders) == 1 else None)
+
+
+def _title(spec: Spec, name_stages: bool) -> str:
+    """The stream and memory; the stages only if other scenarios of the same order have a different number."""
+    parts = [spec.data, f"memory {spec.memory}"]
+    parts += [spec.order] if spec.order != "classes" else []
+    parts += [f"{spec.stages} stage{'' if spec.stages == 1 else 's'}"] if name_stages else []
+    parts += [f"imbalance {spec.imbalance:g}"] if spec.imbalance > 1 else []
+    parts += ["tested on held-out training samples"] if spec.tested == "validation" else []
+    return ", ".join(parts)
+
+
+def _labels(settings: list[list[Result]]) -> list[str]:
+    """The method of each group, with the settings that distinguish it from others of the same method."""
+    specs = [runs[0].spec.model_dump(exclude={"seed", *STREAM}) for runs in settings]
+    labels = []
+    for spec in specs:
+        same = [other for other in specs if other["method"] == spec["method"]]
+        distinct = [name for name in spec if len({as_typed(other[name]) for other in same}) > 1]
+        labels.append(", ".join([spec["method"], *(f"{name} {as_typed(spec[name])}" for name in distinct)]))
+    return labels
