@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from evenhand import Learner, Network
 from evenhand.backbones import MLP, SmallCNN
-from evenhand.draws import seeded
+from evenhand.core.draws import seeded
 
 torch.set_num_threads(1)  # for fixtures of whole modules, which are made before any test begins
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=60)

@@ -12,5 +12,5 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 def test_examples_are_short_and_learn(path, tmp_path):
     assert len(path.read_text().splitlines()) <= 80
     done = subprocess.run([sys.executable, path], cwd=tmp_path, check=True, capture_output=True, text=True)
-    reached = [float(number) for number in re.findall(r"([\d.]+) %", done.stdout)]
-    assert reached[-1] > 60
+    percentages = [float(number) for number in re.findall(r"([\d.]+) %", done.stdout)]
+    assert percentages[-1] > 60

@@ -22,8 +22,8 @@ def test_a_folder_is_not_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("more", "then"),
     [
-        ({}, " Remove its folder to start that run anew."),
-        ({"then": "Measure anew."}, " Measure anew."),
+        ({}, " Remove its folder to restart the run."),
+        ({"then": "Measure again."}, " Measure again."),
         ({"then": ""}, ""),
     ],
 )
@@ -32,4 +32,4 @@ def test_what_to_do_about_a_damaged_file_is_for_whoever_reads_it(tmp_path, more,
     path.write_text("{")
     with pytest.raises(RunError) as problem:
         files.read_json(path, **more)
-    assert str(problem.value) == f"{path} is damaged: it holds no JSON.{then}"
+    assert str(problem.value) == f"{path} is damaged: it is not valid JSON.{then}"

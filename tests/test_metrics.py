@@ -83,3 +83,10 @@ def test_an_interval_by_hand():
 
 def test_the_mean_is_exact_where_a_sum_is_not():
     assert metrics.mean([1e16, 1.0, -1e16]) == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"), [(-0.0001, "0.0 %"), (-0.0, "0.0 %"), (-0.0006, "-0.1 %"), (0.5, "50.0 %"), (None, "-")]
+)
+def test_a_percentage_has_no_minus_before_a_zero(fraction, text):
+    assert metrics.percent(fraction) == text

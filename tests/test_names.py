@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import resolve
+from evenhand.core.registry import canonical, recipes
 from evenhand.errors import InputError
 from evenhand.names import parse
-from evenhand.registry import canonical, recipes
 
 NAMES = sorted(recipes())
 VALUES = st.one_of(

@@ -1,6 +1,6 @@
 import pytest
 
-from evenhand.datasets import places
+from evenhand.datasets import data_dirs
 
 
 @pytest.fixture(autouse=True)
@@ -11,5 +11,5 @@ def data(tmp_path, monkeypatch):
     monkeypatch.setenv("EVENHAND_DATA", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")  # the servers of these tests are on this machine
-    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(data_dirs, "SYSTEM", tmp_path / "system")
     return folder

@@ -12,7 +12,7 @@ FILES = {"a.txt": b"one\n\n two \n", "b/c.bin": bytes(range(256)) * 9, "b/empty"
 
 
 def content(path):
-    with archives.opened(path) as tree:
+    with archives.open_tree(path) as tree:
         return {name: tree.read(name) for name in tree.names}
 
 
@@ -26,9 +26,9 @@ def test_archives_hold_what_a_folder_holds(tmp_path, top, mode):
 
 
 def test_lines_that_are_not_empty(tmp_path):
-    with archives.opened(write(tmp_path / "folder", FILES)) as tree:
+    with archives.open_tree(write(tmp_path / "folder", FILES)) as tree:
         assert tree.lines("a.txt") == ["one", "two"]
-        with pytest.raises(InputError, match=r"folder/b/c\.bin is damaged: it is no text"):
+        with pytest.raises(InputError, match=r"folder/b/c\.bin is damaged: it is not a text file"):
             tree.lines("b/c.bin")
         with pytest.raises(InputError, match=r"folder is incomplete: it has no 'b/d'\.$"):
             tree.read("b/d")
@@ -36,17 +36,17 @@ def test_lines_that_are_not_empty(tmp_path):
 
 def test_files_can_be_read_after_the_archive_was_closed(tmp_path):
     for path in (zipped(tmp_path / "x.zip", FILES), tar(tmp_path / "x.tar", FILES), write(tmp_path / "x", FILES)):
-        with archives.opened(path) as tree:
-            later = tree.later(["b/empty", "b/c.bin"])
-        assert later(0) == b""
-        assert later(1) == FILES["b/c.bin"]
+        with archives.open_tree(path) as tree:
+            read = tree.reader(["b/empty", "b/c.bin"])
+        assert read(0) == b""
+        assert read(1) == FILES["b/c.bin"]
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "top/../../evil"])
 @pytest.mark.parametrize("make", [tar, zipped])
 def test_paths_that_leave_the_folder(tmp_path, make, name):
     path = make(tmp_path / ("x.zip" if make is zipped else "x.tar"), {**below("top", FILES), name: b"evil"})
-    with pytest.raises(InputError, match=rf"holds a file that would leave its folder, '{name}'\. Do not trust it\."):
+    with pytest.raises(InputError, match=rf"holds a file outside its own folder, '{name}'\. Do not trust it\."):
         content(path)
     assert not list(tmp_path.parent.glob("evil"))
 
@@ -80,11 +80,11 @@ def test_a_member_of_negative_size_has_an_end(tmp_path):
 
 @pytest.mark.parametrize("make", [tar, zipped])
 def test_archives_that_hold_too_much(tmp_path, monkeypatch, make):
-    monkeypatch.setattr(archives, "LARGEST", 3000)
+    monkeypatch.setattr(archives, "MAX_BYTES", 3000)
     path = make(tmp_path / ("x.zip" if make is zipped else "x.tar"), {"a": bytes(1500), "b": bytes(1500)})
     assert len(content(path)) == 2
     make(path, {"a": bytes(1500), "b": bytes(1501)})
-    with pytest.raises(InputError, match=r"is not what it should be: it holds more than 2 GB"):
+    with pytest.raises(InputError, match=r"is too large: its files have more than 2 GB"):
         content(path)
 
 

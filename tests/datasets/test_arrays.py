@@ -111,15 +111,15 @@ def test_labels_of_two_kinds(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "sentence"),
     [
-        ({"x": noise(10, 2), "y": LABELS[:9]}, r"must be one for each of the 10 samples\. Got \(9,\) instead"),
-        ({"x": noise(10, 2), "y": np.eye(10)}, r"must be one for each of the 10 samples\. Got \(10, 10\) instead"),
-        ({"x": noise(10, 2), "y": LABELS / 2}, r"must be whole numbers or texts\. Got 'float64' instead"),
+        ({"x": noise(10, 2), "y": LABELS[:9]}, r"must have the shape \(10,\), one per sample\. Got \(9,\) instead"),
+        ({"x": noise(10, 2), "y": np.eye(10)}, r"must have the shape \(10,\), one per sample\. Got \(10, 10\) instead"),
+        ({"x": noise(10, 2), "y": LABELS / 2}, r"must be whole numbers or strings\. Got 'float64' instead"),
         ({"x": noise(10, 2), "y": LABELS * 0}, r"mine\.npz must have at least two classes\. It has 1"),
         ({"x": noise(10), "y": LABELS}, r"must be vectors \(n, d\) or images \(n, c, h, w\)\. Got \(10,\) instead"),
         ({"x": np.array(1), "y": LABELS}, r"must be vectors \(n, d\) or images"),
         ({"x": noise(10, 2, 2, 2, 2), "y": LABELS}, r"must be vectors \(n, d\) or images"),
         ({"x": noise(0, 2), "y": LABELS[:0]}, r"must be vectors \(n, d\) or images \(n, c, h, w\)\. Got \(0, 2\)"),
-        ({"x": noise(10, 2).astype("S3"), "y": LABELS}, r"must be bytes or floats\. Got '\|S3' instead"),
+        ({"x": noise(10, 2).astype("S3"), "y": LABELS}, r"must be uint8 or floats\. Got '\|S3' instead"),
         ({"x": noise(10, 2) * np.nan, "y": LABELS}, r"must be finite\. Some are not"),
         ({"x": noise(10, 2) * 1e300, "y": LABELS}, r"must be finite\. Some are not"),
         ({"x": noise(10, 3, 4, 4) / 100, "y": LABELS}, r"as floats must be in \[0, 1\]\. Got '0 to 2\.5"),
@@ -150,7 +150,7 @@ def test_arrays_that_cannot_be_used(tmp_path, arrays, sentence):
 
 
 def test_arrays_with_code_in_them(tmp_path):
-    with pytest.raises(InputError, match=r"mine\.npz is damaged, or holds something that is no array"):
+    with pytest.raises(InputError, match=r"mine\.npz is damaged or holds something other than arrays"):
         load(tmp_path, x=np.array([print, 1], object), y=[0, 1])
 
 
@@ -159,7 +159,7 @@ def test_a_truncated_file(tmp_path):
     whole = (tmp_path / "mine.npz").read_bytes()
     for size in (0, 4, 100, len(whole) - 1):
         (tmp_path / "mine.npz").write_bytes(whole[:size])
-        with pytest.raises(InputError, match=r"mine\.npz is damaged, or holds something that is no array"):
+        with pytest.raises(InputError, match=r"mine\.npz is damaged or holds something other than arrays"):
             datasets.load(f"npz:{tmp_path / 'mine.npz'}")
 
 
@@ -168,7 +168,7 @@ def test_members_that_are_no_arrays(tmp_path, content):
     with zipfile.ZipFile(tmp_path / "mine.npz", "w") as archive:
         archive.writestr("x.npy", content)
         archive.writestr("y", b"hello")
-    with pytest.raises(InputError, match=r"mine\.npz is damaged, or holds something that is no array"):
+    with pytest.raises(InputError, match=r"mine\.npz is damaged or holds something other than arrays"):
         datasets.load(f"npz:{tmp_path / 'mine.npz'}")
 
 
@@ -178,13 +178,13 @@ def test_one_array_with_a_zip_behind_it(tmp_path):
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("x.npy", b"")
     (tmp_path / "mine.npz").write_bytes(file.getvalue())
-    with pytest.raises(InputError, match=r"mine\.npz is damaged, or holds something that is no array"):
+    with pytest.raises(InputError, match=r"mine\.npz is damaged or holds something other than arrays"):
         datasets.load(f"npz:{tmp_path / 'mine.npz'}")
 
 
 def test_arrays_that_claim_to_be_huge(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.datasets.arrays.LARGEST", 1000)
-    with pytest.raises(InputError, match=r"is not what it should be: one of its arrays has more than 16 GB"):
+    monkeypatch.setattr("evenhand.datasets.npz.MAX_BYTES", 1000)
+    with pytest.raises(InputError, match=r"is too large: one of its arrays has more than 16 GB"):
         load(tmp_path, x=noise(10, 1000), y=LABELS)
 
 
@@ -250,18 +250,18 @@ def test_texts_as_labels_in_python():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (3, r"A dataset must be a pair \(x, y\) or have samples by their numbers\. Got 3 instead"),
-        (([[1.0], [1.0, 2.0]], [0, 1]), "Samples and labels must make arrays, all of one shape"),
-        (Pairs([[1.0], [1.0, 2.0]], [0, 1]), "Samples and labels must make arrays, all of one shape"),
-        (Pairs(torch.ones(2, 1).bfloat16(), [0, 1]), "Samples and labels must make arrays"),
-        (torch.ones(5, 3), r"A dataset by numbers must give a pair \(x, y\) for each number\. Got tensor"),
+        (3, r"A dataset must be a pair \(x, y\) or a map-style dataset of such pairs\. Got 3 instead"),
+        (([[1.0], [1.0, 2.0]], [0, 1]), "Samples and labels must form arrays of one shape"),
+        (Pairs([[1.0], [1.0, 2.0]], [0, 1]), "Samples and labels must form arrays of one shape"),
+        (Pairs(torch.ones(2, 1).bfloat16(), [0, 1]), "Samples and labels must form arrays"),
+        (torch.ones(5, 3), r"A map-style dataset must return a pair \(x, y\) for each index\. Got tensor"),
         (
             Pairs([], []),
             r"The samples of arrays must be vectors \(n, d\) or images \(n, c, h, w\)\. Got \(0,\) instead",
         ),
         (
             (noise(10, 2), LABELS[:9]),
-            r"The labels of arrays must be one for each of the 10 samples\. Got \(9,\) instead",
+            r"The labels of arrays must have the shape \(10,\), one per sample\. Got \(9,\) instead",
         ),
         ((noise(10, 2), LABELS * 0), r"arrays must have at least two classes\. It has 1"),
     ],

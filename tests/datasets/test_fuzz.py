@@ -20,7 +20,7 @@ from PIL import Image
 from datasets import makers
 from datasets.makers import arrow, encode, hf, idx, left, noise, parquet, quiet, tar, write, zipped
 from evenhand import datasets
-from evenhand.datasets import arrays, cifar, encoded, mini_imagenet, prepared, tables, tiny_imagenet
+from evenhand.datasets import cifar, decoding, hugging_face, mini_imagenet, npz, prepared, tiny_imagenet
 from evenhand.datasets import idx as idx_module
 from evenhand.errors import EvenhandError
 
@@ -175,7 +175,7 @@ def test_zip_archives(data):
     def make(draw):
         path.write_bytes(mutate(plain, draw, [(directory, len(plain)), (0, 60)]))
 
-    assert both(fuzz("zip", make, lambda _: tiny_imagenet.read(path)), COUNT)
+    assert both(fuzz("zip", make, lambda _: tiny_imagenet.read_tiny_imagenet(path)), COUNT)
     load = loads(data, lambda: tiny_imagenet.TINY_IMAGENET.load(quiet))
     assert both(fuzz("zip whole", make, load, WHOLE), WHOLE)
 
@@ -194,7 +194,7 @@ def test_idx_files(data, packed):
                 made = mutate(made, draw, [(0, 16), (len(made) - 8, len(made))]) if draw.random() < 0.3 else made
             (folder / f"{name}{'.gz' if packed else ''}").write_bytes(made)
 
-    assert both(fuzz(f"idx {packed}", make, lambda _: idx_module.read(folder, idx_module.DIGITS)), COUNT)
+    assert both(fuzz(f"idx {packed}", make, lambda _: idx_module.read_idx(folder, idx_module.DIGITS)), COUNT)
     load = loads(data, lambda: idx_module.MNIST.load(quiet))
     assert both(fuzz(f"idx {packed} whole", make, load, WHOLE), WHOLE)
 
@@ -215,7 +215,7 @@ def test_npz_files(data):
         made = mutate(seed, draw, [(directory, len(seed)), (40, 160), (0, directory)])
         path.write_bytes(summed(made) if draw.random() < 0.5 else made)
 
-    assert both(fuzz("npz", make, lambda _: arrays.read(path)), COUNT)
+    assert both(fuzz("npz", make, lambda _: npz.read_npz(path)), COUNT)
     assert both(fuzz("npz whole", make, loads(data, lambda: datasets.load(f"npz:{path}")), WHOLE), WHOLE)
 
 
@@ -268,7 +268,7 @@ def test_pickles_of_mini_imagenet(data, monkeypatch):
     def make(draw):
         path.write_bytes(mutate(draw.choice(seeds), draw))
 
-    assert both(fuzz("mini", make, lambda _: mini_imagenet.read(path.parent)), COUNT)
+    assert both(fuzz("mini", make, lambda _: mini_imagenet.read_mini_imagenet(path.parent)), COUNT)
     load = loads(data, lambda: dataclasses.replace(mini_imagenet.MINI_IMAGENET, shape=(3, 2, 2)).load(quiet))
     assert both(fuzz("mini whole", make, load, WHOLE), WHOLE)
 
@@ -285,7 +285,7 @@ def test_lists_of_mini_imagenet(data, monkeypatch):
     def make(draw):
         (folder / "train.csv").write_bytes(mutate(seed, draw))
 
-    assert 0 < fuzz("csv", make, lambda _: mini_imagenet.read(folder)) < COUNT
+    assert 0 < fuzz("csv", make, lambda _: mini_imagenet.read_mini_imagenet(folder)) < COUNT
 
 
 def chunked(content):
@@ -337,7 +337,7 @@ def test_images(data, kind):
         return chunked(made) if kind == "PNG" and draw.random() < 0.7 else made
 
     def read(made):
-        pixels = encoded.decode(made, 8 if len(made) % 2 else None)
+        pixels = decoding.decode_image(made, 8 if len(made) % 2 else None)
         assert pixels.dtype == np.uint8
         assert pixels.ndim == 3
         assert pixels.size
@@ -364,7 +364,7 @@ def test_tables(data, kind):
         seed = draw.choice(seeds)
         path.write_bytes(mutate(seed, draw, [(0, 64), (len(seed) - 200, len(seed))]))
 
-    assert both(fuzz(kind.__name__, make, lambda _: tables.read(path, [path], None, False)), COUNT)
+    assert both(fuzz(kind.__name__, make, lambda _: hugging_face.read_hugging_face(path, [path], None, False)), COUNT)
     fuzz(f"{kind.__name__} whole", make, loads(data, lambda: datasets.load(f"hf:{path}")), WHOLE)
 
 

@@ -57,7 +57,7 @@ def test_splits_with_the_same_classes_stay_as_they_are(data):
     dataset = MINI_IMAGENET.load(quiet)
     assert greys(dataset) == ([20 * c + i for c in range(4) for i in range(4)], [20 * c + 10 for c in range(4)])
     assert dataset.notes == (
-        "This MiniImageNet has 4 classes with 16 + 4 images, where 4 classes with 12 + 8 images are usual.",
+        "This MiniImageNet has 4 classes with 16 + 4 images instead of the usual 4 classes with 12 + 8 images.",
     )
 
 
@@ -68,19 +68,19 @@ def test_splits_of_classes_are_put_together(data):
     assert dataset.classes == ("a", "b", "c", "d", "e", "f")
     assert greys(dataset)[1] == [23, 24, 43, 44, 83, 84, 3, 4, 103, 104, 63, 64]
     assert dataset.notes == (
-        "This MiniImageNet has 6 classes with 18 + 12 images, where 4 classes with 12 + 8 images are usual.",
+        "This MiniImageNet has 6 classes with 18 + 12 images instead of the usual 4 classes with 12 + 8 images.",
     )
 
 
 def test_a_class_in_two_splits(data):
     write(data / "mini-imagenet", below(train=images("ab"), val=images("bc"), test=images("de")))
-    with pytest.raises(InputError, match=r"The class 'b' is in .*mini-imagenet/val and in another split as well"):
+    with pytest.raises(InputError, match=r"The class 'b' is in .*mini-imagenet/val and in another split"):
         MINI_IMAGENET.load(quiet)
 
 
 def test_too_few_images_of_a_class(data):
     write(data / "mini-imagenet", {**images("ab"), **images("c", count=3)})
-    with pytest.raises(InputError, match=r"must have more than 3 images, the last of them for testing\. 'c' has 3\."):
+    with pytest.raises(InputError, match=r"must have more than 3 images, the last ones for testing\. 'c' has 3\."):
         MINI_IMAGENET.load(quiet)
 
 
@@ -121,18 +121,18 @@ def test_pickles_with_labels_of_python_2(data, labels):
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({"class_dict": {"a": [0]}}, r"must hold images of 84 x 84 as bytes"),
-        ({"data": stack(1).astype(float), "labels": [0]}, r"must hold images of 84 x 84 as bytes"),
-        ({"data": noise(1, 32, 32, 3), "labels": [0]}, r"must hold images of 84 x 84 as bytes"),
-        ({"data": stack(1, 2)}, "must say the classes of its images, by 'class_dict' or 'labels'"),
-        ({"data": stack(1, 2), "labels": [0]}, "must say the classes of its images"),
-        ({"data": stack(1, 2), "labels": np.array(1)}, "must say the classes of its images"),
-        ({"data": stack(1, 2), "class_dict": {"a": [0, 2]}}, "gives the class 'a' rows that it does not have"),
-        ({"data": stack(1, 2), "class_dict": {"a": [0, -1]}}, "gives the class 'a' rows that it does not have"),
-        ({"data": stack(1, 2), "class_dict": {"a": [0, None]}}, "gives the class 'a' rows that it does not have"),
-        ({"data": stack(1, 2), "class_dict": {"a": [0.5]}}, "gives the class 'a' rows that it does not have"),
-        ({"data": stack(1, 2), "class_dict": {"a": 7}}, "gives the class 'a' rows that it does not have"),
-        ({"data": stack(1, 2), "class_dict": {"a": np.array(1)}}, "gives the class 'a' rows that it does not have"),
+        ({"class_dict": {"a": [0]}}, r"must hold images as uint8 of shape"),
+        ({"data": stack(1).astype(float), "labels": [0]}, r"must hold images as uint8 of shape"),
+        ({"data": noise(1, 32, 32, 3), "labels": [0]}, r"must hold images as uint8 of shape"),
+        ({"data": stack(1, 2)}, "must give the classes of its images in 'class_dict' or 'labels'"),
+        ({"data": stack(1, 2), "labels": [0]}, "must give the classes of its images"),
+        ({"data": stack(1, 2), "labels": np.array(1)}, "must give the classes of its images"),
+        ({"data": stack(1, 2), "class_dict": {"a": [0, 2]}}, "lists rows of the class 'a' that do not exist"),
+        ({"data": stack(1, 2), "class_dict": {"a": [0, -1]}}, "lists rows of the class 'a' that do not exist"),
+        ({"data": stack(1, 2), "class_dict": {"a": [0, None]}}, "lists rows of the class 'a' that do not exist"),
+        ({"data": stack(1, 2), "class_dict": {"a": [0.5]}}, "lists rows of the class 'a' that do not exist"),
+        ({"data": stack(1, 2), "class_dict": {"a": 7}}, "lists rows of the class 'a' that do not exist"),
+        ({"data": stack(1, 2), "class_dict": {"a": np.array(1)}}, "lists rows of the class 'a' that do not exist"),
         ({"data": stack(1), "class_dict": {}}, r"miniimagenet must have at least two classes\. It has 0"),
         ({"data": stack(*range(5)), "labels": [1] * 5}, r"miniimagenet must have at least two classes\. It has 1"),
         ({"data": stack(1, 2), "labels": [0, 1]}, r"must have more than 3 images.*'0' has 1\."),
@@ -147,7 +147,7 @@ def test_pickles_that_hold_something_else(data, table, sentence):
 def test_a_class_in_two_pickles(data):
     table = pickle.dumps({"data": stack(*range(8)), "labels": [0, 1] * 4})
     write(data / "mini-imagenet", {"train.pkl": table, "val.pkl": table})
-    with pytest.raises(InputError, match=r"The class '0' is in .*val\.pkl and in another pickle as well"):
+    with pytest.raises(InputError, match=r"The class '0' is in .*val\.pkl and in another pickle"):
         MINI_IMAGENET.load(quiet)
 
 
@@ -182,13 +182,13 @@ def test_images_beside_the_lists(data):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"a0.png,a\n", r"val\.csv must hold lines of filename,label under a heading that says so"),
+        (b"a0.png,a\n", r"val\.csv must hold lines of filename,label below the heading 'filename,label'"),
         (b"", r"val\.csv must hold lines of filename,label"),
         (b"filename,label\na0.png\n", r"val\.csv must hold lines of filename,label"),
         (b"filename,label\n" + b"x" * 200_000 + b",a\n", r"val\.csv must hold lines of filename,label"),
-        (b"filename,label\nz9.png,a\n", r"val\.csv names the image 'z9\.png', and there is none"),
-        (b"filename,label\n../../a0.png,a\n", r"names the image '\.\./\.\./a0\.png', and there is none"),
-        (b"\xff\xfe", r"val\.csv is damaged: it is no text"),
+        (b"filename,label\nz9.png,a\n", r"val\.csv lists the image 'z9\.png', which does not exist"),
+        (b"filename,label\n../../a0.png,a\n", r"lists the image '\.\./\.\./a0\.png', which does not exist"),
+        (b"\xff\xfe", r"val\.csv is damaged: it is not a text file"),
     ],
 )
 def test_lists_that_say_something_else(data, content, sentence):
@@ -211,7 +211,7 @@ def test_images_of_other_sizes_are_brought_to_84(data):
 
 def test_it_cannot_be_fetched(data):
     with pytest.raises(
-        InputError, match=r"miniimagenet is not in .*, and it cannot be fetched\. Put mini-imagenet or miniimagenet or "
+        InputError, match=r"miniimagenet is not in .*, and cannot be fetched\. Put mini-imagenet or miniimagenet or "
     ):
         MINI_IMAGENET.load(quiet)
 

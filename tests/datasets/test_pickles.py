@@ -13,7 +13,7 @@ PATH = Path("some.pkl")
 
 
 def read(content):
-    return pickles.read(content, PATH)
+    return pickles.read_pickle(content, PATH)
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -58,7 +58,7 @@ def test_plain_values_come_back(protocol):
 
 def test_texts_of_python_2_come_as_bytes():
     assert read(b"\x80\x02}q\x00U\x04dataq\x01U\x02\xff\x00s.") == {b"data": b"\xff\x00"}
-    assert pickles.table(b"\x80\x02}q\x00U\x04dataq\x01K\x07s.", PATH) == {"data": 7}
+    assert pickles.read_dict(b"\x80\x02}q\x00U\x04dataq\x01K\x07s.", PATH) == {"data": 7}
 
 
 def test_the_byte_order_of_numpy_stays_as_it_is():
@@ -94,13 +94,13 @@ class Asks:
         (np.zeros(2, [("a", "i4"), ("b", "f8")]), "numpy.dtype V12"),
         (np.array(["2020-01-01"], "M8[D]"), "numpy.dtype M8"),
         (np.array([1j]), "numpy.dtype c16"),
-        (Asks(np.ndarray, ((1 << 50,),)), "an array in another than the usual way"),
+        (Asks(np.ndarray, ((1 << 50,),)), "an array built in an unusual way"),
         (Asks(np.dtype, ("O",)), "numpy.dtype O"),
     ],
 )
 def test_nothing_but_arrays_is_made(data, monkeypatch, value, name, protocol):
     monkeypatch.chdir(data)
-    sentence = rf"some\.pkl asks for '{name}', and a dataset needs only arrays\. Do not trust it\."
+    sentence = rf"some\.pkl asks for '{name}', but a dataset needs only arrays\. Do not trust it\."
     with pytest.raises(InputError, match=sentence):
         read(pickle.dumps({"data": value}, protocol))
     assert list(data.iterdir()) == []
@@ -133,10 +133,10 @@ def dtype(name, state):
 
 def test_a_dtype_takes_no_state_of_the_pickles_own():
     assert read(dtype(b"i4", b"(I3\nV<\nNNNI-1\nI-1\nI0\nt")).tobytes() == b"abcdefgh"
-    with pytest.raises(InputError, match=r"asks for 'numpy\.dtype with parts'"):
+    with pytest.raises(InputError, match=r"asks for 'a structured numpy\.dtype'"):
         read(dtype(b"i4", b"(I3\nV<\nN(Va\nt}Va\n(cnumpy\ndtype\n(Vi8\ntRI99\ntsI4\nI4\nI0\nt"))
     for state in (b"(I3\nVx\nNNNI-1\nI-1\nI0\nt", b"I1\n", b"(t"):
-        with pytest.raises(InputError, match="is damaged: it is no whole pickle"):
+        with pytest.raises(InputError, match="is damaged: it is not a complete pickle"):
             read(dtype(b"i4", state))
 
 
@@ -158,7 +158,7 @@ def test_a_dtype_takes_no_state_of_the_pickles_own():
     ],
 )
 def test_damaged_pickles(content):
-    with pytest.raises(InputError, match=r"some\.pkl is damaged: it is no whole pickle"):
+    with pytest.raises(InputError, match=r"some\.pkl is damaged: it is not a complete pickle"):
         read(content)
 
 
@@ -168,16 +168,16 @@ def test_large_numbers_in_the_memo_take_no_memory():
 
 def test_tuples_in_tuples_without_an_end():
     nested = b"\x80\x02})" + b"\x85" * 300_000
-    with pytest.raises(InputError, match=r"asks for 'a table with keys of the kind tuple'"):
+    with pytest.raises(InputError, match=r"asks for 'a dictionary with keys of type tuple'"):
         read(nested + b"K\x01s.")
-    with pytest.raises(InputError, match=r"asks for 'a table with keys of the kind tuple'"):
+    with pytest.raises(InputError, match=r"asks for 'a dictionary with keys of type tuple'"):
         read(b"\x80\x02}()" + b"\x85" * 300_000 + b"K\x01u.")
-    with pytest.raises(InputError, match=r"asks for 'a table with keys of the kind tuple'"):
+    with pytest.raises(InputError, match=r"asks for 'a dictionary with keys of type tuple'"):
         read(b"\x80\x02()" + b"\x85" * 300_000 + b"K\x01d.")
-    with pytest.raises(InputError, match="no whole pickle"):
+    with pytest.raises(InputError, match="not a complete pickle"):
         read(b"\x80\x04()" + b"\x85" * 300_000 + b"\x91.")
 
 
 def test_a_pickle_that_holds_no_table():
-    with pytest.raises(InputError, match=r"some\.pkl is damaged: it holds no table"):
-        pickles.table(pickle.dumps([1]), PATH)
+    with pytest.raises(InputError, match=r"some\.pkl is damaged: it does not hold a dictionary"):
+        pickles.read_dict(pickle.dumps([1]), PATH)

@@ -12,8 +12,8 @@ import torch
 
 from datasets.makers import flat, left, noise, quiet, write
 from evenhand import datasets
-from evenhand.datasets.encoded import Encoded
-from evenhand.datasets.prepared import ARRAYS, Raw, prepared
+from evenhand.datasets.decoding import EncodedImages
+from evenhand.datasets.prepared import ARRAYS, RawData, load_prepared
 from evenhand.errors import InputError, RunError
 
 
@@ -22,7 +22,7 @@ class Reader:
 
     def __init__(self, raw=None):
         self.raw, self.calls = (
-            raw or Raw(noise(6, 5), np.array([0, 1] * 3), noise(2, 5, seed=1), np.arange(2), ("a", "b")),
+            raw or RawData(noise(6, 5), np.array([0, 1] * 3), noise(2, 5, seed=1), np.arange(2), ("a", "b")),
             0,
         )
 
@@ -42,7 +42,7 @@ def source(tmp_path):
 
 
 def get(source, reader, name="mine", **more):
-    return prepared(name, source, [source], reader, quiet, **more)
+    return load_prepared(name, source, [source], reader, quiet, **more)
 
 
 def folders(home):
@@ -76,7 +76,7 @@ def test_a_digest_changes_with_every_array(source):
     for number, part in enumerate(parts):
         other = [*parts]
         other[number] = 1 - part if part.ndim == 1 else part + 1
-        digests.add(get(source, Reader(Raw(*other, ("a", "b"))), options={"number": number}).digest)
+        digests.add(get(source, Reader(RawData(*other, ("a", "b"))), options={"number": number}).digest)
     assert len(digests) == 5
 
 
@@ -207,9 +207,9 @@ def test_arrays_of_other_kinds_are_made_anew(source):
         (InputError("the reader refuses"), InputError),
         (KeyError("a bug"), KeyError),
         (KeyboardInterrupt(), KeyboardInterrupt),
-        (Raw(noise(6, 5), np.array([0, 1] * 2), noise(2, 5), np.arange(2), ("a", "b")), InputError),
-        (Raw(noise(6, 5), np.array([0, 7] * 3), noise(2, 5), np.arange(2), ("a", "b")), InputError),
-        (Raw(noise(2, 5), np.arange(2), Encoded(["x"], lambda _: b""), np.arange(1), ("a", "b")), InputError),
+        (RawData(noise(6, 5), np.array([0, 1] * 2), noise(2, 5), np.arange(2), ("a", "b")), InputError),
+        (RawData(noise(6, 5), np.array([0, 7] * 3), noise(2, 5), np.arange(2), ("a", "b")), InputError),
+        (RawData(noise(2, 5), np.arange(2), EncodedImages(["x"], lambda _: b""), np.arange(1), ("a", "b")), InputError),
     ],
 )
 def test_a_failing_reader_leaves_nothing_behind(source, tmp_path, raw, error):
@@ -238,14 +238,14 @@ def test_a_failing_check_leaves_nothing_behind(source):
 @pytest.mark.parametrize("encoded", [False, True])
 def test_a_full_disk(source, encoded):
     """Files may not grow beyond a size, which a write notices as it does a disk that is full."""
-    x = Encoded(["x", "y"], lambda _: flat(1, side=64)) if encoded else noise(2, 3, 64, 64)
+    x = EncodedImages(["x", "y"], lambda _: flat(1, side=64)) if encoded else noise(2, 3, 64, 64)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
         with pytest.raises(
             RunError, match=r"The arrays of mine cannot be written to .*\.evenhand: (File too large|\d+ requested)"
         ):
-            get(source, Reader(Raw(x, np.arange(2), noise(2, 3, 64, 64), np.arange(2), ("a", "b"))))
+            get(source, Reader(RawData(x, np.arange(2), noise(2, 3, 64, 64), np.arange(2), ("a", "b"))))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert left(source.parent) == ["mine.bin"]
@@ -256,9 +256,9 @@ def test_space_is_reserved_before_pixels_are_written(source, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    x = Encoded(["x", "y"], lambda _: flat(1))
+    x = EncodedImages(["x", "y"], lambda _: flat(1))
     with pytest.raises(RunError, match=r"cannot be written to .*\.evenhand: No space left on device\."):
-        get(source, Reader(Raw(x, np.arange(2), noise(2, 3, 8, 8), np.arange(2), ("a", "b"))))
+        get(source, Reader(RawData(x, np.arange(2), noise(2, 3, 8, 8), np.arange(2), ("a", "b"))))
     assert left(source.parent) == ["mine.bin"]
 
 
@@ -299,7 +299,7 @@ def test_another_process_that_is_faster(source):
         get(source, inner)
         return Reader().raw
 
-    dataset = prepared("mine", source, [source], read, quiet)
+    dataset = load_prepared("mine", source, [source], read, quiet)
     assert np.array_equal(dataset.train_x, inner.raw.train_x)
     assert len(folders(source.parent / ".evenhand")) == 1
     assert get(source, Reader(KeyError("is not read"))).digest == dataset.digest
@@ -378,7 +378,7 @@ CROWD = """
 import os, random, sys, time
 from pathlib import Path
 import numpy as np
-from evenhand.datasets.prepared import Raw, prepared
+from evenhand.datasets.prepared import RawData, load_prepared
 
 def slow(name):
     call = getattr(os, name)
@@ -388,8 +388,8 @@ def slow(name):
     setattr(os, name, late)
 
 def load(path):
-    raw = Raw(np.ones((4, 9)), np.arange(4) % 2, np.ones((2, 9)), np.arange(2), ("a", "b"))
-    return prepared("mine", path, [path], lambda: raw, lambda *_: None)
+    raw = RawData(np.ones((4, 9)), np.arange(4) % 2, np.ones((2, 9)), np.arange(2), ("a", "b"))
+    return load_prepared("mine", path, [path], lambda: raw, lambda *_: None)
 
 def work(path):
     random.seed(os.getpid())

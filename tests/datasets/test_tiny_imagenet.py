@@ -53,10 +53,10 @@ def test_folder_and_zip_give_one_digest(data):
         ),
         ({"train/n09/images/a.JPEG": b""}, r"wnids\.txt does not name the class of train/n09/images/a\.JPEG"),
         ({"wnids.txt": b"n01\nn02\nn03\n"}, r"Every class of tinyimagenet must have training samples\. 'n03' has none"),
-        ({"wnids.txt": b"\xff"}, r"wnids\.txt is damaged: it is no text"),
+        ({"wnids.txt": b"\xff"}, r"wnids\.txt is damaged: it is not a text file"),
         (
             {"train/n01/images/n01_1.JPEG": b"no image"},
-            r"n01_1\.JPEG cannot be used: It is no whole image \(\w+\)\. Remove .*200(\.zip)?, then run evenhand data",
+            r"n01_1\.JPEG cannot be used: It is not a complete image \(\w+\)\. Remove .*200(\.zip)?, then run evenhand",
         ),
         ({"train/stray.JPEG": b""}, r"wnids\.txt does not name the class of train/stray\.JPEG"),
     ],

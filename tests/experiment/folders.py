@@ -3,8 +3,8 @@
 import json
 import subprocess
 
-from evenhand.experiment import Spec
 from evenhand.experiment.lock import held
+from evenhand.experiment.spec import Spec
 
 
 def spec_of(method="er", **fields):

@@ -3,10 +3,10 @@
 import copy
 
 from evenhand.datasets import load
-from evenhand.experiment import Result
-from evenhand.experiment.axis import Axis
-from evenhand.experiment.engine import Failure, How, attempt
-from evenhand.experiment.tune import Tuning
+from evenhand.experiment.engine.queue import Failure, RunOptions, attempt
+from evenhand.experiment.result import Result
+from evenhand.experiment.search.axis import Axis
+from evenhand.experiment.search.tune import Tuning
 
 FIELDS = {"backbone": "mlp(hidden=8)", "memory": 20, "batch": 50}
 
@@ -41,7 +41,7 @@ def real(root, stop=lambda: False):
         engine.asked += [(spec, until) for spec in specs]
         outcomes = []
         for spec in specs:
-            outcomes.append(attempt(spec, root, How(until=until), lambda _: None, stop))
+            outcomes.append(attempt(spec, root, RunOptions(until=until), lambda _: None, stop))
             if isinstance(outcomes[-1], Failure) and outcomes[-1].cause == "stopped":
                 break
         return outcomes
@@ -76,5 +76,5 @@ def sealed(monkeypatch):
     data = copy.copy(load("fashion-cut"))
     object.__setattr__(data, "test_x", Sealed())
     object.__setattr__(data, "test_y", Sealed())
-    monkeypatch.setattr("evenhand.experiment.runs.load", lambda *_, **__: data)
+    monkeypatch.setattr("evenhand.experiment.run.load", lambda *_, **__: data)
     return touched

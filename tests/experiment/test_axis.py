@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import errors
-from evenhand.experiment.axis import Axis
+from evenhand.experiment.search.axis import Axis
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_an_axis_knows_whether_it_was_told_how_many_points(text, count):
         ("alpha", "A --field must look like"),
         ("=1,2", "A --field must look like"),
         ("alpha=", "A --field must look like"),
-        ("alpha=1,,2", "The values of a --field must have commas between them only"),
-        ("alpha=,", "The values of a --field must have commas"),
+        ("alpha=1,,2", "The values of a --field must be separated by single commas"),
+        ("alpha=,", "The values of a --field must be separated by single commas"),
         ("alpha=0.1:", "The range of a --field must look like LOW:HIGH, LOW:HIGH:COUNT or LOW:HIGH:log"),
         ("alpha=a:b", "must look like LOW:HIGH"),
         ("alpha=nan:1", "must look like LOW:HIGH"),
@@ -84,9 +84,9 @@ def test_an_axis_knows_whether_it_was_told_how_many_points(text, count):
         ("alpha=0:1" + "0" * 400, "must look like LOW:HIGH"),
         ("alpha=0:1:log:3", "must look like LOW:HIGH"),
         ("alpha=0:1:3:4:log", "must look like LOW:HIGH"),
-        ("alpha=0.9:0.1", "The range of a --field must rise. Got 'alpha=0.9:0.1' instead."),
-        ("alpha=1:1", "must rise."),
-        ("alpha=0:1:log", "must rise from above 0."),
+        ("alpha=0.9:0.1", "The range of a --field must have LOW < HIGH. Got 'alpha=0.9:0.1' instead."),
+        ("alpha=1:1", "must have LOW < HIGH."),
+        ("alpha=0:1:log", "must have 0 < LOW < HIGH."),
         ("alpha=0:1:1", "The number of points of 'alpha' must be a whole number in [2, 1000]. Got 1 instead."),
         ("alpha=0:1:2.5", "must be a whole number in [2, 1000]. Got 2.5"),
         ("alpha=0:1:", "must be a whole number in [2, 1000]. Got ''"),

@@ -11,10 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from evenhand import __version__, errors
-from evenhand.experiment import Result, Spec, cluster, engine
-from evenhand.experiment.engine import How, run_all
+from evenhand.experiment.engine import cluster, queue
+from evenhand.experiment.engine.dispatch import run_all
+from evenhand.experiment.engine.queue import RunOptions
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.runs import Note, Progress
+from evenhand.experiment.result import Result
+from evenhand.experiment.run import Note, Progress
+from evenhand.experiment.spec import Spec
 
 SPECS = [
     Spec.make(method=method, backbone="mlp(hidden=256)", memory=50, batch=2, seed=seed)
@@ -30,9 +33,9 @@ def test_without_ray_there_is_a_sentence(tmp_path, monkeypatch):
 
 
 def test_a_node_with_another_version_says_so():
-    outcome, packed = cluster.make("0.0", SPECS[0], None, {}, 1, How(), {}, None)
-    assert packed == {}
-    assert f"A node has evenhand {__version__}, the caller 0.0" in outcome.sentence
+    outcome, contents = cluster.run_on_node("0.0", SPECS[0], None, {}, 1, RunOptions(), {}, None)
+    assert contents == {}
+    assert f"A node has evenhand {__version__}, the caller 0.0" in outcome.message
 
 
 class Lossy:
@@ -68,12 +71,12 @@ class Lossy:
 
 def test_what_is_lost_after_ctrl_c_is_not_begun_again(tmp_path, monkeypatch):
     ray = Lossy()
-    monkeypatch.setattr(engine, "AGAIN", 0)
-    monkeypatch.setattr(cluster, "_connected", lambda _: ray)
-    for name in ("_post", "_warn"):
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(cluster, "_connect", lambda _: ray)
+    for name in ("_mailbox", "_warn"):
         monkeypatch.setattr(cluster, name, lambda *_: None)
-    monkeypatch.setattr(cluster, "_news", lambda *_: [])
-    outcomes = run_all(SPECS[:2], tmp_path, How(retries=2, shared=True), engine="ray", workers=1, threads=1)
+    monkeypatch.setattr(cluster, "_events", lambda *_: [])
+    outcomes = run_all(SPECS[:2], tmp_path, RunOptions(retries=2, shared=True), engine="ray", workers=1, threads=1)
     assert [outcome.cause for outcome in outcomes] == ["stopped", "stopped"]
     assert ray.begun == ray.cancelled == ["task 1"]
 
@@ -108,7 +111,7 @@ def nodes(head):
 
 
 def how(head, **options):
-    return How(address=head.address, retries=2, patient=True, **options)
+    return RunOptions(address=head.address, retries=2, patient=True, **options)
 
 
 def once(said):
@@ -136,7 +139,7 @@ def test_a_grid_on_a_cluster_has_the_numbers_of_inline(tmp_path, head, nodes, in
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_node_is_killed_in_the_middle_of_a_grid(tmp_path, head, nodes, inline, shared, monkeypatch):
-    monkeypatch.setattr(engine, "AGAIN", 0.2)
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0.2)
     said, before = [], {}
     killed = threading.Event()
 
@@ -155,7 +158,7 @@ def test_a_node_is_killed_in_the_middle_of_a_grid(tmp_path, head, nodes, inline,
     assert killed.is_set()
     assert [o.records for o in outcomes] == inline
     assert once(said)
-    assert len([e for e in said if isinstance(e, Note) and "worker was lost" in e.sentence]) == 1
+    assert len([e for e in said if isinstance(e, Note) and "worker was lost" in e.message]) == 1
     # What it took to learn the first stage is on the clock, so the same line means that it was not learned again.
     for key, line in before.items():
         assert (tmp_path / key / "timing.jsonl").read_text().splitlines()[0] == line
@@ -164,7 +167,7 @@ def test_a_node_is_killed_in_the_middle_of_a_grid(tmp_path, head, nodes, inline,
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_that_was_begun_here_goes_on_there(tmp_path, head, nodes, inline):
-    run_all(SPECS, tmp_path, How(until=2), engine="inline", threads=1)
+    run_all(SPECS, tmp_path, RunOptions(until=2), engine="inline", threads=1)
     lines = [(tmp_path / spec.key / "timing.jsonl").read_text().splitlines()[0] for spec in SPECS]
     outcomes = run_all(SPECS, tmp_path, how(head), engine="ray", threads=1)
     assert [o.records for o in outcomes] == inline
@@ -192,8 +195,8 @@ def test_a_run_on_the_cluster_goes_as_far_as_it_is_to_go(tmp_path, head, nodes, 
 
 
 def test_tracking_on_a_cluster_wants_a_shared_root(tmp_path):
-    with pytest.raises(errors.InputError, match="needs one that is shared"):
-        run_all(SPECS[:1], tmp_path, How(track=("tensorboard",)), engine="ray")
+    with pytest.raises(errors.InputError, match="needs a root that all nodes see"):
+        run_all(SPECS[:1], tmp_path, RunOptions(track=("tensorboard",)), engine="ray")
 
 
 @pytest.mark.slow
@@ -226,5 +229,5 @@ def test_a_cluster_that_is_not_there(tmp_path):
     (tmp_path / "g.toml").write_text('methods = "er"')
     ended = subprocess.run([*command, "--address", "127.0.0.1:1"], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 2
-    assert "There is no Ray cluster at 127.0.0.1:1" in ended.stderr
+    assert "No Ray cluster answers at 127.0.0.1:1" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -9,10 +9,15 @@ import pytest
 import torch
 
 from evenhand import errors
-from evenhand.experiment import Result, Spec, engine, lock
-from evenhand.experiment.engine import Failure, Found, How, Roster, Share, run_all
+from evenhand.core.settings import Conditions
+from evenhand.experiment import lock
+from evenhand.experiment.engine import queue
+from evenhand.experiment.engine.dispatch import run_all
+from evenhand.experiment.engine.queue import Allocation, Failure, Reused, RunOptions, RunQueue
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.runs import Note
+from evenhand.experiment.result import Result
+from evenhand.experiment.run import Note
+from evenhand.experiment.spec import Spec
 from experiment import victims
 
 SPECS = [Spec.make(method=m, backbone="mlp(hidden=8)", memory=20, seed=s) for m in ("er", "uer") for s in (0, 1)]
@@ -35,11 +40,11 @@ def test_a_failure_does_not_stop_the_others(tmp_path):
     outcomes = run_all(SPECS, tmp_path, workers=1, threads=1)
     assert [type(o) for o in outcomes] == [Result, Failure, Result, Result]
     assert outcomes[1].cause == "mistake"
-    assert "belongs to another run" in outcomes[1].sentence
+    assert "belongs to another run" in outcomes[1].message
 
 
 def test_a_fault_keeps_its_traceback(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.experiment.runs.evaluate", lambda *_: 1 / 0)
+    monkeypatch.setattr("evenhand.experiment.run.evaluate", lambda *_: 1 / 0)
     [outcome] = run_all(SPECS[:1], tmp_path, workers=1, threads=1)
     assert outcome.cause == "fault"
     assert "ZeroDivisionError" in outcome.trace
@@ -47,13 +52,13 @@ def test_a_fault_keeps_its_traceback(tmp_path, monkeypatch):
 
 def test_a_fault_is_tried_again_and_then_recorded_with_its_traceback(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(engine, "AGAIN", 0)
-    monkeypatch.setattr("evenhand.experiment.runs.evaluate", lambda *_: calls.append(1) or 1 / 0)
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0)
+    monkeypatch.setattr("evenhand.experiment.run.evaluate", lambda *_: calls.append(1) or 1 / 0)
     said = []
-    outcomes = run_all(SPECS[:2], tmp_path, How(retries=2), engine="inline", threads=1, listen=said.append)
+    outcomes = run_all(SPECS[:2], tmp_path, RunOptions(retries=2), engine="inline", threads=1, listen=said.append)
     assert [o.cause for o in outcomes] == ["fault", "fault"]
     assert len(calls) == 6
-    assert len([event for event in said if isinstance(event, Note) and "Trying again" in event.sentence]) == 4
+    assert len([event for event in said if isinstance(event, Note) and "Trying again" in event.message]) == 4
     status = Folder(tmp_path, SPECS[0]).status()
     assert status["state"] == "failed"
     assert "ZeroDivisionError" in status["trace"]
@@ -66,8 +71,8 @@ def test_a_mistake_is_not_tried_again(tmp_path, monkeypatch):
         calls.append(1)
         raise errors.DivergedError("The loss became nan.")
 
-    monkeypatch.setattr("evenhand.experiment.runs.evaluate", diverge)
-    [outcome] = run_all(SPECS[:1], tmp_path, How(retries=2), engine="inline", threads=1)
+    monkeypatch.setattr("evenhand.experiment.run.evaluate", diverge)
+    [outcome] = run_all(SPECS[:1], tmp_path, RunOptions(retries=2), engine="inline", threads=1)
     assert (outcome.cause, len(calls)) == ("diverged", 1)
 
 
@@ -75,26 +80,32 @@ def test_what_is_there_is_told_once(tmp_path):
     run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
     said = []
     assert len(run_all(SPECS[:2], tmp_path, engine="inline", threads=1, listen=said.append)) == 2
-    assert [event for event in said if isinstance(event, Found)] == [Found(1, 2)]
+    assert [event for event in said if isinstance(event, Reused)] == [Reused(1, 2)]
     assert [event.spec for event in said if isinstance(event, Result)] == [SPECS[1]]
 
 
 def test_what_was_made_under_other_threads_is_taken_with_a_word(tmp_path):
     run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
     for threads, compile, told in (
-        (1, None, []),
-        (None, None, []),
-        (2, None, ["threads"]),
-        (2, True, ["threads", "compile"]),
+        (1, "auto", []),
+        (None, "auto", []),
+        (2, "auto", ["threads"]),
+        (2, "off", ["threads"]),
+        (2, "on", ["compile", "threads"]),
     ):
         said = []
         [outcome] = run_all(
-            SPECS[:1], tmp_path, How(compile=compile), engine="inline", threads=threads, listen=said.append
+            SPECS[:1],
+            tmp_path,
+            RunOptions(Conditions(compile)),
+            engine="inline",
+            threads=threads,
+            listen=said.append,
         )
         assert isinstance(outcome, Result)
-        sentences = [event.sentence for event in said if isinstance(event, Note)]
+        sentences = [event.message for event in said if isinstance(event, Note)]
         assert sentences == [
-            f"Made under another --{name} and taken as they are: 1. Another root makes them anew." for name in told
+            f"Reusing 1 run made with a different --{name}. To run again, use another --root." for name in told
         ]
 
 
@@ -105,22 +116,22 @@ def dying(tmp_path, monkeypatch):
     def times(count):
         (tmp_path / "deaths").write_text(str(count))
         monkeypatch.setenv("DEATHS", str(tmp_path / "deaths"))
-        monkeypatch.setattr("evenhand.experiment.processes.serve", victims.serve)
+        monkeypatch.setattr("evenhand.experiment.engine.processes.serve", victims.serve)
 
     return times
 
 
 @pytest.mark.skipif(CORES < 2, reason="processes want two cores")
 def test_a_worker_that_dies_is_replaced_and_its_run_goes_on(tmp_path, dying, monkeypatch):
-    monkeypatch.setattr(engine, "AGAIN", 0)
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0)
     dying(2)
     inline = run_all(SPECS, tmp_path / "inline", engine="inline", threads=1)
     said = []
     outcomes = run_all(
-        SPECS, tmp_path / "spread", How(retries=2), engine="processes", workers=2, threads=1, listen=said.append
+        SPECS, tmp_path / "spread", RunOptions(retries=2), engine="processes", workers=2, threads=1, listen=said.append
     )
     assert [o.records for o in outcomes] == [o.records for o in inline]
-    assert len([e for e in said if isinstance(e, Note) and "process died (signal SIGKILL)" in e.sentence]) == 2
+    assert len([e for e in said if isinstance(e, Note) and "process died (signal SIGKILL)" in e.message]) == 2
 
 
 @pytest.mark.skipif(CORES < 2, reason="processes want two cores")
@@ -139,24 +150,26 @@ def test_a_run_whose_workers_die_is_recorded_as_failed_and_the_others_are_made(t
 @pytest.mark.skipif(CORES < 2, reason="processes want two cores")
 def test_processes_that_cannot_start_are_one_sentence(tmp_path):
     (tmp_path / "script.py").write_text(
-        "from pathlib import Path; from evenhand.experiment import Spec, engine\n"
+        "from pathlib import Path\n"
+        "from evenhand.experiment.engine.dispatch import run_all\n"
+        "from evenhand.experiment.spec import Spec\n"
         "specs = [Spec.make(method='er', seed=seed) for seed in range(9)]\n"
-        "engine.run_all(specs, Path('runs'), engine='processes', threads=1)"
+        "run_all(specs, Path('runs'), engine='processes', threads=1)"
     )
     ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
-    assert "RunError: The processes for runs die as they start (exit code 1)" in ended.stderr
+    assert "RunError: Worker processes die as they start (exit code 1)" in ended.stderr
     assert ended.stderr.count("bootstrapping phase") == 2
 
 
 def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "AGAIN", 0.1)
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0.1)
     folder = Folder(tmp_path, SPECS[0])
     folder.path.mkdir(parents=True)
     with lock.held(folder.path / lock.NAME):
         busy, made = run_all(SPECS[:2], tmp_path, engine="inline", threads=1)
         assert busy.cause == "busy"
-        assert f"being made by process {os.getpid()}" in busy.sentence
+        assert f"locked by process {os.getpid()}" in busy.message
         assert isinstance(made, Result)
     held, released = threading.Event(), []
 
@@ -168,20 +181,21 @@ def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkey
 
     threading.Thread(target=hold).start()
     held.wait()
-    [result] = run_all(SPECS[:1], tmp_path, How(patient=True), engine="inline", threads=1)
+    [result] = run_all(SPECS[:1], tmp_path, RunOptions(patient=True), engine="inline", threads=1)
     assert isinstance(result, Result)
     assert time.monotonic() > released[0]
 
 
 def test_two_grids_at_once_make_every_run_once(tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from evenhand.experiment import Spec\n"
-        "from evenhand.experiment.engine import How, run_all\n"
+        "import sys, json; from pathlib import Path; from evenhand.experiment.spec import Spec\n"
+        "from evenhand.experiment.engine.dispatch import run_all\n"
+        "from evenhand.experiment.engine.queue import RunOptions\n"
         f"specs = [Spec.read(fields) for fields in {[s.model_dump() for s in SPECS]!r}]\n"
-        "from evenhand.experiment import runs\n"
-        "made, build = [], runs.build\n"
-        "runs.build = lambda spec, *a, **k: made.append(spec.key) or build(spec, *a, **k)\n"
-        "run_all(specs, Path(sys.argv[1]), How(patient=True), engine='inline', threads=1)\n"
+        "from evenhand.experiment import run\n"
+        "made, build = [], run.build\n"
+        "run.build = lambda spec, *a, **k: made.append(spec.key) or build(spec, *a, **k)\n"
+        "run_all(specs, Path(sys.argv[1]), RunOptions(patient=True), engine='inline', threads=1)\n"
         "print(json.dumps(made))"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -201,7 +215,7 @@ def test_an_engine_that_does_not_exist(tmp_path):
 
 def begin_with(root, *threads):
     """Begin the first runs, each with so many threads."""
-    from evenhand.experiment.runs import Interrupted, run
+    from evenhand.experiment.run import Interrupted, run
 
     for spec, count in zip(SPECS, threads, strict=False):
         torch.set_num_threads(count)
@@ -212,7 +226,7 @@ def begin_with(root, *threads):
 @pytest.mark.parametrize("workers", [None, 1])
 def test_runs_that_were_begun_with_other_threads_keep_them(workers, tmp_path, monkeypatch):
     begin_with(tmp_path, 1, 2, 2)
-    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
+    monkeypatch.setattr("evenhand.experiment.engine.queue.os.sched_getaffinity", lambda _: range(4))
     outcomes = run_all(SPECS, tmp_path, engine="inline", workers=workers)
     assert [outcome.environment["threads"] for outcome in outcomes] == [1, 2, 2, 4]
 
@@ -220,14 +234,14 @@ def test_runs_that_were_begun_with_other_threads_keep_them(workers, tmp_path, mo
 def test_threads_that_were_given_are_taken_and_a_begun_run_says_what_it_had(tmp_path):
     begin_with(tmp_path, 1)
     [outcome] = run_all(SPECS[:1], tmp_path, engine="inline", threads=2)
-    assert "threads was 1 and is 2" in outcome.sentence
+    assert "threads was 1 and is 2" in outcome.message
 
 
 def test_runs_that_were_begun_alike_set_the_threads_of_all(tmp_path, monkeypatch):
     begin_with(tmp_path, 1)
     shares = []
-    monkeypatch.setattr("evenhand.experiment.processes.work", lambda _, *share: shares.append(share))
-    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(4))
+    monkeypatch.setattr("evenhand.experiment.engine.dispatch.run_in_processes", lambda _, *share: shares.append(share))
+    monkeypatch.setattr("evenhand.experiment.engine.queue.os.sched_getaffinity", lambda _: range(4))
     with pytest.raises(KeyError):
         run_all(SPECS[:2], tmp_path)
     assert shares == [(2, 1)]
@@ -237,9 +251,11 @@ def test_runs_that_were_begun_alike_set_the_threads_of_all(tmp_path, monkeypatch
 def test_runs_that_keep_their_threads_take_no_more_than_the_cores(workers, tmp_path, monkeypatch):
     begin_with(tmp_path, 2, 2, 1)
     shares = []
-    monkeypatch.setattr("evenhand.experiment.engine._inline", lambda _, threads: shares.append((1, threads)))
-    monkeypatch.setattr("evenhand.experiment.processes.work", lambda _, *share: shares.append(share))
-    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(2))
+    monkeypatch.setattr(
+        "evenhand.experiment.engine.dispatch.run_inline", lambda _, threads: shares.append((1, threads))
+    )
+    monkeypatch.setattr("evenhand.experiment.engine.dispatch.run_in_processes", lambda _, *share: shares.append(share))
+    monkeypatch.setattr("evenhand.experiment.engine.queue.os.sched_getaffinity", lambda _: range(2))
     with pytest.raises(KeyError):
         run_all(SPECS, tmp_path, workers=workers)
     assert shares == [(1, 2)]
@@ -248,17 +264,17 @@ def test_runs_that_keep_their_threads_take_no_more_than_the_cores(workers, tmp_p
 @pytest.mark.parametrize("anyway", [False, True])
 def test_a_run_begun_with_more_threads_than_there_are_cores_does_not_stop_the_others(anyway, tmp_path, monkeypatch):
     begin_with(tmp_path, 2)
-    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(1))
-    begun, other = run_all(SPECS[:2], tmp_path, How(anyway=anyway))
+    monkeypatch.setattr("evenhand.experiment.engine.queue.os.sched_getaffinity", lambda _: range(1))
+    begun, other = run_all(SPECS[:2], tmp_path, RunOptions(anyway=anyway))
     assert other.environment["threads"] == 1
     if anyway:
         assert begun.environment["threads"] == 1
     else:
-        assert "threads was 2 and is 1" in begun.sentence
+        assert "threads was 2 and is 1" in begun.message
 
 
 def test_a_run_that_went_on_anyway_needs_no_second_leave(tmp_path):
-    from evenhand.experiment.runs import Interrupted, run
+    from evenhand.experiment.run import Interrupted, run
 
     begin_with(tmp_path, 2)
     torch.set_num_threads(1)
@@ -271,16 +287,16 @@ def test_a_run_that_went_on_anyway_needs_no_second_leave(tmp_path):
 
 def test_a_worker_that_is_lost_with_its_run_done_has_not_failed(tmp_path):
     [made] = run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
-    roster = Roster(SPECS[:1], tmp_path, How(), lambda _: None)
-    roster.settle(SPECS[0], Failure(SPECS[0], "lost", "Its process died."))
-    assert roster.outcomes[SPECS[0].key] == made
+    queue = RunQueue(SPECS[:1], tmp_path, RunOptions(), lambda _: None)
+    queue.record(SPECS[0], Failure(SPECS[0], "lost", "Its process died."))
+    assert queue.outcomes[SPECS[0].key] == made
     assert Folder(tmp_path, SPECS[0]).status()["state"] == "done"
 
 
 CTRL_C = """
 import os, signal, sys, threading, time
-from evenhand import cli
-from evenhand.experiment import processes
+from evenhand.cli import app
+from evenhand.experiment.engine import processes
 
 start = processes.Worker.__init__
 
@@ -290,7 +306,7 @@ def started(*given):
 
 processes.Worker.__init__ = started
 if __name__ == "__main__":
-    cli.main(["run", "er", "uer", "--seeds", "2", "--backbone", "mlp(hidden=8)", "--engine", "processes"])
+    app.main(["run", "er", "uer", "--seeds", "2", "--backbone", "mlp(hidden=8)", "--engine", "processes"])
 """
 
 
@@ -314,13 +330,13 @@ def test_ctrl_c_while_processes_start_ends_quietly(after, tmp_path):
 
 
 def test_shares_use_all_cores_and_no_more(monkeypatch):
-    monkeypatch.setattr("evenhand.experiment.engine.os.sched_getaffinity", lambda _: range(8))
-    assert Share.of(1) == Share(1, 8)
-    assert Share.of(3) == Share(3, 2)
-    assert Share.of(100) == Share(8, 1)
-    assert Share.of(100, threads=2) == Share(4, 2)
-    assert Share.of(100, workers=3) == Share(3, 2)
+    monkeypatch.setattr("evenhand.experiment.engine.queue.os.sched_getaffinity", lambda _: range(8))
+    assert Allocation.of(1) == Allocation(1, 8)
+    assert Allocation.of(3) == Allocation(3, 2)
+    assert Allocation.of(100) == Allocation(8, 1)
+    assert Allocation.of(100, threads=2) == Allocation(4, 2)
+    assert Allocation.of(100, workers=3) == Allocation(3, 2)
     with pytest.raises(errors.InputError, match="not exceed the 8 cores. Got '4 x 4'"):
-        Share.of(4, 4, 4)
+        Allocation.of(4, 4, 4)
     with pytest.raises(errors.InputError, match="'workers' must be a whole number of at least 1. Got 0"):
-        Share.of(4, workers=0)
+        Allocation.of(4, workers=0)

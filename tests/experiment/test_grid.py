@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import errors
-from evenhand.experiment import Spec
-from evenhand.experiment.grid import parse, read
+from evenhand.experiment.grid import parse, read_grid
+from evenhand.experiment.spec import Spec
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def grid(tmp_path):
     def write(text):
         path = tmp_path / "grid.toml"
         path.write_text(text)
-        return read(path)
+        return read_grid(path)
 
     return write
 
@@ -51,21 +51,24 @@ def test_parts_are_grids_of_their_own_upon_the_common_values(grid):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("methods = [", "is no TOML"),
+        ("methods = [", "is not valid TOML"),
         ("", "needs methods"),
-        ('methods = ["er"', "is no TOML"),
+        ('methods = ["er"', "is not valid TOML"),
         ('methods = "er"\nmemry = 3', "no field of a grid called 'memry'. Did you mean memory"),
         ('methods = "err"', "no method called 'err'. Did you mean"),
         ("methods = []", "axis 'methods' of a grid must have at least one value"),
         ('methods = "er"\nmethod = "uer"', "either 'methods' or 'method', not both"),
         ('method = "er"\nmethods = "uer"', "either 'methods' or 'method', not both"),
-        ('methods = "er"\norder = {a = 1}', "A value of 'order' in a grid must be a text, a number or a boolean. Got"),
-        ('methods = "er"\ndata = [{a = 1}]', "A value of 'data' in a grid must be a text"),
+        (
+            'methods = "er"\norder = {a = 1}',
+            "A value of 'order' in a grid must be a string, a number or a boolean. Got",
+        ),
+        ('methods = "er"\ndata = [{a = 1}]', "A value of 'data' in a grid must be a string"),
         ('methods = "er"\nseeds = 0', "'seeds' must be a whole number in"),
         ('methods = "er"\nseeds = "x"', "'seeds' must be a whole number"),
         ('methods = "er"\nmemory = [[1]]', "A value of 'memory' in a grid must be"),
-        ('methods = "er"\nmemory = -1', "'memory' of a run must be greater"),
-        ('methods = "er"\nroot = 3', "'root' of a grid must be a text"),
+        ('methods = "er"\nmemory = -1', "'memory' of a run must be a whole number of at least 0"),
+        ('methods = "er"\nroot = 3', "'root' of a grid must be a string"),
         ('methods = "er"\npart = 3', "'part' of a grid must be a table"),
         ('methods = "er"\npreset = ["paper"]', "'preset' of a grid must be one of"),
         ('methods = "er"\npreset = "papr"', "no preset called 'papr'. Did you mean paper"),
@@ -82,13 +85,13 @@ def test_a_mistake_is_one_sentence_that_names_the_file(grid, text, sentence):
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(errors.InputError, match="none.toml cannot be read: No such file"):
-        read(tmp_path / "none.toml")
+        read_grid(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(errors.InputError, match="bytes.toml is no TOML"):
-        read(tmp_path / "bytes.toml")
+    with pytest.raises(errors.InputError, match="bytes.toml is not valid TOML"):
+        read_grid(tmp_path / "bytes.toml")
     (tmp_path / "deep.toml").write_text("x = " + "[" * 100_000)
-    with pytest.raises(errors.InputError, match="deep.toml is no TOML"):
-        read(tmp_path / "deep.toml")
+    with pytest.raises(errors.InputError, match="deep.toml is not valid TOML"):
+        read_grid(tmp_path / "deep.toml")
 
 
 def test_the_grid_of_the_docs_is_one(grid):
@@ -118,4 +121,4 @@ def test_any_text_is_a_grid_or_a_sentence(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(errors.InputError):
-        read(path)
+        read_grid(path)

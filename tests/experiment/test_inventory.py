@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evenhand import errors
-from evenhand.experiment import Spec, run
-from evenhand.experiment.conditions import choose, order, parse
-from evenhand.experiment.inventory import Row, inventory, read
 from evenhand.experiment.lock import held
-from evenhand.experiment.runs import Interrupted
+from evenhand.experiment.records.filters import parse, select, sort_entries
+from evenhand.experiment.records.inventory import RunEntry, inventory, read_entry
+from evenhand.experiment.run import Interrupted, run
+from evenhand.experiment.spec import Spec
 from experiment.folders import leave_lock, spec_of, stage_of, write
 
 
@@ -24,7 +24,7 @@ def only(root):
 
 
 def rows_of(*facts):
-    return [Row(path=Path("er"), **{"spec": spec_of(), **fields}) for fields in facts]
+    return [RunEntry(path=Path("er"), **{"spec": spec_of(), **fields}) for fields in facts]
 
 
 def test_a_done_run_has_the_numbers_of_its_result(tmp_path):
@@ -54,7 +54,7 @@ def test_a_run_is_running_only_while_somebody_holds_it(tmp_path):
     with held(folder / ".lock"):
         row = only(tmp_path)
         assert (row.state, row.note) == ("running", f"Held by process {os.getpid()}.")
-        assert read(folder, ours=True).state == "stopped"
+        assert read_entry(folder, ours=True).state == "stopped"
     leave_lock(folder)
     assert only(tmp_path).state == "stopped"
 
@@ -100,25 +100,25 @@ def lines(*accuracies):
 
 
 DAMAGE = [
-    ("spec.json", "{", "spec.json is damaged: it holds no JSON"),
-    ("spec.json", "[]", "its spec cannot be read"),
-    ("spec.json", '{"method": "nobody"}', "spec.json cannot be used: There is no method called 'nobody'"),
+    ("spec.json", "{", "spec.json is damaged: it is not valid JSON"),
+    ("spec.json", "[]", "spec.json is invalid: A run must be a table. Got []"),
+    ("spec.json", '{"method": "nobody"}', "spec.json is invalid: There is no method called 'nobody'"),
     ("spec.json", '{"method": "er", "colour": 1}', "There is no field of a run called 'colour'"),
     ("spec.json", None, "spec.json cannot be read"),
     ("status.json", "7", "status.json is damaged"),
     ("status.json", '{"state": "done"}', "are damaged"),
-    ("status.json", '{"state": ["done"]}', "status.json is damaged: there is no state ['done']"),
+    ("status.json", '{"state": ["done"]}', "status.json is damaged: unknown state ['done']"),
     ("status.json", '{"state": "running", "error": "\\ud800"}', None),
     ("status.json", '{"state": "failed", "error": "\\ud800"}', "?"),
-    ("metrics.jsonl", "", "holds 0 of 3 stages"),
-    ("metrics.jsonl", '{"accuracy": [0.5]}\n', "holds 1 of 3 stages"),
+    ("metrics.jsonl", "", "has 0 of 3 stages"),
+    ("metrics.jsonl", '{"accuracy": [0.5]}\n', "has 1 of 3 stages"),
     ("metrics.jsonl", lines([0.5], [0.5], [0.5]), "are damaged"),
     ("metrics.jsonl", lines([1], [1, 1], [1, 1, math.nan]), "are damaged"),
     ("metrics.jsonl", lines([1], [1, 1], [1, 1, 100]), "are damaged"),
     ("metrics.jsonl", lines(["a"], [1, 1], [1, 1, 1]), "are damaged"),
     ("metrics.jsonl", lines([1], [1, 1], [1, 1, 1]).replace("head", "tail"), "are damaged"),
     ("metrics.jsonl", "[1]\n" * 3, "are damaged"),
-    ("metrics.jsonl", None, "metrics.jsonl is damaged"),
+    ("metrics.jsonl", None, "metrics.jsonl cannot be read"),
     ("timing.jsonl", "{", "timing.jsonl is damaged"),
     ("timing.jsonl", '{"train_seconds": "a"}', "are damaged"),
 ]
@@ -146,7 +146,7 @@ def test_a_file_that_goes_away_meanwhile_damages_nothing(tmp_path, monkeypatch):
     write(tmp_path, spec_of())
     real = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", lambda path: [*real(path), path / "just-renamed"])
-    assert read(tmp_path / spec_of().key).state == "done"
+    assert read_entry(tmp_path / spec_of().key).state == "done"
 
 
 def test_what_is_no_run_is_not_listed(tmp_path):
@@ -165,12 +165,12 @@ def test_a_name_that_is_not_in_utf8_can_be_printed(tmp_path):
 
 
 def test_a_root_without_runs(tmp_path):
-    with pytest.raises(errors.RunError, match="There is no folder .*nowhere with runs"):
+    with pytest.raises(errors.RunError, match="There is no folder .*nowhere"):
         inventory(tmp_path / "nowhere")
-    with pytest.raises(errors.RunError, match="There is no run in .*. Make one"):
+    with pytest.raises(errors.RunError, match="There are no runs in .*. Start one"):
         inventory(tmp_path)
     write(tmp_path / "deeper", spec_of())
-    with pytest.raises(errors.RunError, match="There is no run in .*. There are some in .*deeper"):
+    with pytest.raises(errors.RunError, match="There are no runs in .*. There are some in .*deeper"):
         inventory(tmp_path)
 
 
@@ -190,26 +190,23 @@ def test_a_root_without_runs(tmp_path):
         ("memory = 20.0", [True, False]),
         ("neck = TRUE", [False, True]),
         ("neck != true", [True, False]),
-        ("size = none", [True, False]),
         ("size != 28", [True, False]),
         ("size > 1", [False, True]),
         ("skip-bad = false", [True, True]),
         ("augment = none", [True, True]),
         ("accuracy > 0.5", [False, True]),
-        ("accuracy > 50%", [False, True]),
-        ("accuracy <= 50 %", [True, False]),
         ("forgetting < 1", [False, True]),
         ("progress < 1", [True, False]),
         ("state = done", [False, True]),
-        ("touched > 2024-01-31", [False, True]),
-        ("touched <= 2024-01-31", [True, False]),
-        ("touched < 2024-01-30T12:00:01+00:00", [True, False]),
+        ("touched = 2025-01-*", [False, True]),
     ],
 )
 def test_conditions(text, holds):
     rows = [
-        Row(None, spec_of(), "stopped", stage=1, accuracy=0.5, touched=datetime.fromisoformat("2024-01-30T12:00Z")),
-        Row(
+        RunEntry(
+            None, spec_of(), "stopped", stage=1, accuracy=0.5, touched=datetime.fromisoformat("2024-01-30T12:00Z")
+        ),
+        RunEntry(
             None,
             spec_of("uer", memory=100, neck=True, size=28, data="npz:a"),
             "done",
@@ -224,8 +221,8 @@ def test_conditions(text, holds):
 
 def test_all_conditions_must_hold():
     rows = rows_of({"accuracy": 0.2}, {"accuracy": 0.4}, {"accuracy": 0.6}, {"accuracy": None})
-    assert [row.accuracy for row in choose(rows, ["accuracy > 0.2", "accuracy != 0.6"])] == [0.4]
-    assert choose(rows, []) == rows
+    assert [row.accuracy for row in select(rows, ["accuracy > 0.2", "accuracy != 0.6"])] == [0.4]
+    assert select(rows, []) == rows
 
 
 def test_a_run_without_a_spec_has_no_method():
@@ -241,14 +238,13 @@ def test_a_run_without_a_spec_has_no_method():
         ("memory > many", "The 'memory' in a condition must be a number. Got 'many' instead."),
         ("memory > nan", "must be a number"),
         ("memory > 1e999", "must be a number"),
-        ("memory > 5%", "must be a number"),
+        ("accuracy > 70%", "must be a number"),
         ("memory => 5", "must be a number"),
         ("memory > none", "must be a number"),
         ("memry = 5", "There is no field of a run called 'memry'. Did you mean memory"),
-        ("accuracy > 70", "must be a fraction, e.g. 0.7, or have a %, e.g. 70%. Got '70'"),
-        ("method < uer", "The 'method' of a run has no order: compare it with = or !="),
+        ("accuracy > 70", "must be a fraction, e.g. 0.7. Got '70'"),
+        ("method < uer", "The 'method' of a run can be compared with = and != only. Got '<'"),
         ("neck = 1", "must be true or false"),
-        ("touched > yesterday", "must be a time"),
         ("memory", "A condition must look like"),
         ("memory =", "A condition must look like"),
         ("= 5", "A condition must look like"),
@@ -266,8 +262,6 @@ FIELD = st.sampled_from(["method", "memory", "neck", "accuracy", "touched", "siz
 
 
 @given(st.text() | st.tuples(FIELD, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), st.text()).map(" ".join))
-@example("touched < 0001-01-01")
-@example("touched > 9999-12-31T23:59:59-23:59")
 @example("memory = " + "9" * 5000)
 @example("method = " + "(" * 5000)
 def test_any_text_is_a_condition_or_one_sentence(text):
@@ -287,7 +281,7 @@ def test_order():
     )
 
     def stages(text):
-        return [row.stage for row in order(rows, text)]
+        return [row.stage for row in sort_entries(rows, text)]
 
     assert stages("accuracy") == [1, 4, 3, 2]
     assert stages("-accuracy") == [3, 4, 1, 2]

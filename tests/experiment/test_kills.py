@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from evenhand import files, registry
+from evenhand import files
+from evenhand.core import registry
 from experiment.victims import CONTEXT, REFUSED, Fault, end, finish, kill_at
 
 pytestmark = pytest.mark.slow
@@ -83,7 +84,7 @@ def test_a_request_to_stop_saves_and_says_so(tmp_path, number, workers):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the state is saved" in err
-    assert "Not begun" in err
+    assert "Not started" in err
     assert "Traceback" not in err
     assert out == ""
     saved = list(tmp_path.glob("*/state.safetensors"))

@@ -49,11 +49,11 @@ def rewrite(path, **changes):
 def test_a_lock_is_there_while_it_is_held(path):
     assert lock.holder(path) is None
     with lock.held(path) as held:
-        assert held.still()
+        assert held.is_ours()
         assert lock.holder(path) == f"process {os.getpid()}"
-        with pytest.raises(errors.BusyError, match=f"being made by process {os.getpid()}"), lock.held(path):
+        with pytest.raises(errors.BusyError, match=f"locked by process {os.getpid()}"), lock.held(path):
             pass
-        assert held.still()
+        assert held.is_ours()
     assert list(path.parent.iterdir()) == []
 
 
@@ -101,10 +101,10 @@ def test_who_was_taken_over_finds_out_and_leaves_the_lock_alone(path):
     with lock.held(path) as first:
         age(path, lock.PATIENCE + 10)
         with lock.held(path) as second:
-            assert second.still()
-            assert not first.still()
+            assert second.is_ours()
+            assert not first.is_ours()
             first.release()
-            assert second.still()
+            assert second.is_ours()
     assert list(path.parent.iterdir()) == []
 
 
@@ -132,7 +132,7 @@ def test_the_heart_goes_on_after_a_disk_was_away(path, monkeypatch):
     with lock.held(path) as held:
         away.set()
         time.sleep(0.3)
-        assert held.still()
+        assert held.is_ours()
         assert lock.holder(path) is not None
         away.clear()
         age(path, 1000)
@@ -154,7 +154,7 @@ def test_a_lock_that_says_nothing_lives_by_its_age(path, content):
 def test_a_lock_that_somebody_took_meanwhile_is_never_moved(path, monkeypatch):
     with lock.held(path):
         monkeypatch.setattr(type(path), "rename", lambda *_: pytest.fail("For a moment nobody seemed to hold it."))
-        lock._bury(path)
+        lock._remove_stale(path)
         assert lock.holder(path) is not None
 
 

@@ -3,10 +3,10 @@ import sys
 import pytest
 
 from evenhand import errors, metrics
-from evenhand.experiment.engine import Failure
+from evenhand.core.learner import Learner
+from evenhand.experiment.engine.queue import Failure
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.tune import ENOUGH, Stopped, best
-from evenhand.learner import Learner
+from evenhand.experiment.search.tune import ENOUGH, Stopped, best
 from experiment.folders import stage_of
 from experiment.searches import real, records, sealed, stages_of, tuning_of
 
@@ -158,7 +158,7 @@ def test_optuna_touches_no_test_image_either(tmp_path, monkeypatch):
     assert any(point.given_up for point in points)
     assert touched == []
     [outcome] = real(tmp_path)(tuning.specs(points[0].values, tested="test"), 1)
-    assert "a test sample was touched" in outcome.sentence
+    assert "a test sample was touched" in outcome.message
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_run_that_fails_ends_a_search_by_optuna_with_a_sentence(tmp_path):
     def engine(specs, until):
         return [Failure(spec, "lost", "Its process died.") for spec in specs]
 
-    with pytest.raises(errors.RunError, match=r"with replay = \d+ failed, so there is no choice: Its process died."):
+    with pytest.raises(errors.RunError, match=r"with replay = \d+ failed. Its process died."):
         list(tuning.optuna(engine, tmp_path, 5))
     with pytest.raises(errors.InputError, match="number of --trials must be a whole number of at least 1"):
         list(tuning.optuna(engine, tmp_path, 0))

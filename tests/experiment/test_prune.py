@@ -4,11 +4,12 @@ import os
 import pytest
 
 from evenhand import errors
-from evenhand.experiment import Spec, run
-from evenhand.experiment import prune as pruning
-from evenhand.experiment.inventory import inventory, read
 from evenhand.experiment.lock import held
-from evenhand.experiment.prune import plan, prune
+from evenhand.experiment.records import prune as pruning
+from evenhand.experiment.records.inventory import inventory, read_entry
+from evenhand.experiment.records.prune import plan, prune
+from evenhand.experiment.run import run
+from evenhand.experiment.spec import Spec
 from experiment.folders import leave_lock, spec_of, write
 
 LEFTOVERS = (".metrics.jsonl.1234", ".state.safetensors.1f2e3d4c", ".status.json.1.2", ".lock.0123")
@@ -28,7 +29,7 @@ def names(folder):
 
 def clean(folder, states=False):
     """Prune one folder, and return the bytes that were announced and those that went."""
-    removal = plan(read(folder), states)
+    removal = plan(read_entry(folder), states)
     return (0, 0) if removal is None else (sum(removal.sizes.values()), prune(removal, states))
 
 
@@ -36,7 +37,7 @@ def clean(folder, states=False):
 def test_leftovers_go_and_nothing_else(tmp_path, state):
     folder = fill(write(tmp_path, spec_of(), state, stages=3), *LEFTOVERS, *OTHERS, "state.safetensors")
     (folder / ".spec.json.77").mkdir()
-    removal = plan(read(folder))
+    removal = plan(read_entry(folder))
     assert (removal.what, removal.whole) == ("leftovers", False)
     assert {path.name for path in removal.sizes} == set(LEFTOVERS)
     assert names(folder) >= set(LEFTOVERS)  # a plan removes nothing
@@ -48,7 +49,7 @@ def test_leftovers_go_and_nothing_else(tmp_path, state):
 def test_a_stale_lock_goes(tmp_path):
     folder = write(tmp_path, spec_of())
     leave_lock(folder)
-    assert plan(read(folder)).what == "stale lock"
+    assert plan(read_entry(folder)).what == "stale lock"
     announced, gone = clean(folder)
     assert announced == gone > 0
     assert names(folder) == RECORDS
@@ -62,7 +63,7 @@ def test_failed_and_outdated_runs_go_as_a_whole(tmp_path, state):
     other = write(tmp_path, spec_of("uer"))
     leave_lock(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    removal = plan(read(folder))
+    removal = plan(read_entry(folder))
     assert (removal.what, removal.whole) == (f"the run, {state}", True)
     assert clean(folder) == (size, size)
     assert not folder.exists()
@@ -91,7 +92,7 @@ def test_a_file_of_somebody_s_own_keeps_its_folder(tmp_path):
     folder = fill(write(tmp_path, spec_of(), "failed"), "notes.txt")
     clean(folder)
     assert names(folder) == {"notes.txt"}
-    with pytest.raises(errors.RunError, match="There is no run"):
+    with pytest.raises(errors.RunError, match="There are no runs"):
         inventory(tmp_path)
 
 
@@ -101,7 +102,7 @@ def test_states_go_when_asked_for_and_from_done_runs_alone(tmp_path):
     folder = fill(tmp_path / spec.key, "state.previous.safetensors")
     size = (folder / "state.safetensors").stat().st_size
     assert clean(folder) == (0, 0)
-    assert plan(read(folder), states=True).what == "state"
+    assert plan(read_entry(folder), states=True).what == "state"
     assert clean(folder, states=True) == (size + 1000, size + 1000)
     assert names(folder) == RECORDS
     assert run(spec, tmp_path) == result
@@ -111,10 +112,10 @@ def test_states_go_when_asked_for_and_from_done_runs_alone(tmp_path):
 
 def test_a_run_that_is_held_is_left_alone(tmp_path):
     folder = fill(write(tmp_path, spec_of(), "failed"), *LEFTOVERS)
-    before, removal = names(folder), plan(read(folder))
+    before, removal = names(folder), plan(read_entry(folder))
     with held(folder / ".lock"):
-        assert plan(read(folder), states=True) is None
-        with pytest.raises(errors.BusyError, match="is being made by"):
+        assert plan(read_entry(folder), states=True) is None
+        with pytest.raises(errors.BusyError, match="is locked by"):
             prune(removal)
         assert names(folder) == before | {".lock"}
     assert names(folder) == before
@@ -123,7 +124,7 @@ def test_a_run_that_is_held_is_left_alone(tmp_path):
 @pytest.mark.parametrize(("before", "after"), [("failed", "done"), ("done", "failed")])
 def test_a_run_that_has_changed_since_the_plan_is_left_alone(tmp_path, before, after):
     folder = fill(write(tmp_path, spec_of(), before), LEFTOVERS[0])
-    removal = plan(read(folder))
+    removal = plan(read_entry(folder))
     status = json.loads((folder / "status.json").read_text())
     (folder / "status.json").write_text(json.dumps({**status, "state": after}))
     assert prune(removal) == 0
@@ -157,7 +158,7 @@ def test_a_damaged_spec_is_not_touched(tmp_path, content):
     if content is not None:
         (folder / "spec.json").write_text(content)
     before = names(folder)
-    assert read(folder).state == "damaged"
+    assert read_entry(folder).state == "damaged"
     assert clean(folder, states=True) == (0, 0)
     assert names(folder) == before
 
@@ -188,7 +189,7 @@ def test_a_file_that_cannot_go_is_named(tmp_path, monkeypatch):
     def refuse(path, missing_ok=False):
         raise PermissionError(13, "Permission denied")
 
-    removal = plan(read(folder))
+    removal = plan(read_entry(folder))
     monkeypatch.setattr(pruning.Path, "unlink", refuse)
     with pytest.raises(errors.RunError, match=r"\.lock\.0123 cannot be removed: Permission denied"):
         prune(removal)

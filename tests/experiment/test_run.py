@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from evenhand import draws, errors, files
-from evenhand.experiment import Spec, run
-from evenhand.experiment.engine import run_all
+from evenhand import errors, files
+from evenhand.core import draws
+from evenhand.core.network import DualLinear
+from evenhand.experiment.engine.dispatch import run_all
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.inventory import inventory, results
-from evenhand.experiment.runs import Interrupted, build
-from evenhand.network import DualLinear
+from evenhand.experiment.records.inventory import inventory, results
+from evenhand.experiment.run import Interrupted, build, run
+from evenhand.experiment.spec import Spec
 
 
 def spec_of(method="uer", **fields):
@@ -52,9 +53,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, whole, stops):
 
 def test_asking_twice_never_runs_twice(tmp_path, monkeypatch):
     first = run(spec_of(), tmp_path)
-    monkeypatch.setattr("evenhand.experiment.runs.build", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("evenhand.experiment.run.build", lambda *_: pytest.fail("ran again"))
     assert run(spec_of(), tmp_path) == first
-    assert results(inventory(tmp_path)) == [first]
+    assert results(inventory(tmp_path, with_results=True)) == [first]
 
 
 def test_records_agree_with_each_other(whole):
@@ -96,10 +97,10 @@ def test_a_run_tested_by_both_forms_answers_for_one_that_trains_alike(tmp_path, 
     assert both.training == alike.training
     assert spec_of(method).training != spec_of(other).training  # it is not tested otherwise
     made = run(both, tmp_path, stop=lambda: False)
-    assert made.tested(alike).records == [
+    assert made.tested_as(alike).records == [
         {name: value for name, value in line.items() if name != "otherwise"} for line in run(alike, tmp_path).records
     ]
-    assert made.accuracy == run(spec_of(method), tmp_path).accuracy != made.tested(alike).accuracy
+    assert made.accuracy == run(spec_of(method), tmp_path).accuracy != made.tested_as(alike).accuracy
 
 
 def test_no_clock_in_the_metrics(whole):
@@ -151,7 +152,7 @@ def test_a_run_under_another_thread_count_says_so(tmp_path):
         ("spec.json", b"{", "spec.json is damaged"),
         ("spec.json", b'{"method": "er"}', "belongs to another run"),
         ("status.json", b"[]", "status.json is damaged"),
-        ("status.json", b'{"state": "done"}', "are damaged"),
+        ("status.json", b'{"state": "done"}', "metrics.jsonl is damaged: it has 0 of 5 stages"),
     ],
 )
 def test_a_torn_or_foreign_file_is_named_and_nothing_is_lost(tmp_path, name, content, sentence):
@@ -175,13 +176,13 @@ def test_a_root_that_cannot_be_written(tmp_path):
 def test_two_processes_do_not_make_the_same_run(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from evenhand.experiment.folder import Folder;"
-        "from evenhand.experiment import Spec; s = Spec.make(method='uer', backbone='mlp(hidden=16)', memory=40)\n"
+        "from evenhand.experiment.spec import Spec; s = Spec.make(method='uer', backbone='mlp(hidden=16)', memory=40)\n"
         "with Folder(Path(sys.argv[1]), s).locked(): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     try:
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(errors.RunError, match=f"being made by process {other.pid}."):
+        with pytest.raises(errors.RunError, match=f"locked by process {other.pid}."):
             run(spec_of(), tmp_path)
     finally:
         other.kill()
@@ -192,14 +193,14 @@ def test_two_processes_do_not_make_the_same_run(tmp_path):
 
 def test_a_failure_is_recorded_and_the_run_can_go_on(tmp_path, monkeypatch, whole):
     with monkeypatch.context() as patch:
-        patch.setattr("evenhand.experiment.runs.evaluate", lambda *_: 1 / 0)
+        patch.setattr("evenhand.experiment.run.evaluate", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(spec_of(), tmp_path)
     folder = Folder(tmp_path, spec_of())
     status = json.loads((folder.path / "status.json").read_text())
     assert status["state"] == "failed"
     assert "division by zero" in status["error"]
-    assert results(inventory(tmp_path)) == []
+    assert results(inventory(tmp_path, with_results=True)) == []
     run(spec_of(), tmp_path)
     assert files_of(folder) == files_of(whole)
 
@@ -215,11 +216,11 @@ def test_a_finished_run_is_not_taken_for_one_with_other_images(tmp_path):
     made = run(spec, tmp_path / "runs")
     assert run(spec, tmp_path / "runs") == made
     keep(1)
-    sentence = "was made with other images: npz:.* has changed since. Remove its folder to run it anew"
+    sentence = "used other images: npz:.* has changed since. Remove its folder to run it again"
     with pytest.raises(errors.RunError, match=sentence):
         run(spec, tmp_path / "runs")
     [outcome] = run_all([spec], tmp_path / "runs", engine="inline", threads=1)
-    assert (outcome.cause, "was made with other images" in outcome.sentence) == ("mistake", True)
+    assert (outcome.cause, "used other images" in outcome.message) == ("mistake", True)
     keep(0)
     assert run(spec, tmp_path / "runs") == made
     (tmp_path / "mine.npz").unlink()

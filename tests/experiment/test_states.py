@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from evenhand import errors, files
-from evenhand.experiment import Spec, run
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.runs import Interrupted, Note, Paused
+from evenhand.experiment.run import Interrupted, Note, Paused, run
+from evenhand.experiment.spec import Spec
 
 SPEC = Spec.make(method="uer", backbone="mlp(hidden=16)", memory=40)
 
@@ -82,13 +82,13 @@ def test_a_damaged_state_gives_way_to_the_one_before_it(begun, whole, damage):
             begun.state.unlink()
     said = []
     run(SPEC, begun.path.parent, report=said.append)
-    notes = [event.sentence for event in said if isinstance(event, Note)]
+    notes = [event.message for event in said if isinstance(event, Note)]
     if damage == "gone":
         assert notes == []
     else:
         [note] = notes
         assert "state.safetensors is damaged" in note
-        assert "Going on from the state before it." in note
+        assert "Resuming from the state before it." in note
     assert same_end(begun, whole)
     assert not begun.previous.exists()
 
@@ -97,7 +97,7 @@ def test_two_damaged_states_are_named_and_kept(begun):
     for path in (begun.state, begun.previous):
         path.write_bytes(path.read_bytes()[:-1])
     before = {path.name: path.read_bytes() for path in begun.path.iterdir()}
-    with pytest.raises(errors.RunError, match="state.safetensors is damaged.*Remove the folder"):
+    with pytest.raises(errors.RunError, match="state.safetensors is damaged.*Remove its folder"):
         run(SPEC, begun.path.parent)
     assert {path.name: path.read_bytes() for path in begun.path.iterdir()} == before
 
@@ -110,7 +110,7 @@ def test_records_that_are_not_what_the_run_wrote_are_named(tmp_path, whole, name
     with pytest.raises(errors.RunError, match=f"{name} is damaged"):
         Folder(tmp_path, SPEC).result()
     path.unlink()
-    with pytest.raises(errors.RunError, match=f"{name} is missing"):
+    with pytest.raises(errors.RunError, match=f"{name} cannot be read: No such file"):
         Folder(tmp_path, SPEC).result()
 
 
@@ -141,7 +141,7 @@ def test_leftovers_of_a_killed_writer_are_swept(begun, whole):
 def test_until_stops_at_the_end_of_a_stage_and_goes_on(tmp_path, whole):
     folder = Folder(tmp_path, SPEC)
     for stage, reached in ((1, 1), (3, 3), (2, 3)):  # what has gone further stays there
-        with pytest.raises(Paused, match=f"Stage {stage} has ended; the state is saved"):
+        with pytest.raises(Paused, match=f"Paused after stage {stage}; the state is saved"):
             run(SPEC, tmp_path, until=stage)
         assert len(folder.records()) == reached
         assert files.read_state(folder.state)[1]["position"] == 100 * reached

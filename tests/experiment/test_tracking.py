@@ -9,7 +9,7 @@ import types
 import pytest
 
 from evenhand import errors, metrics
-from evenhand.experiment import Spec
+from evenhand.experiment.spec import Spec
 from evenhand.experiment.tracking import Tracker, tracker
 from evenhand.experiment.tracking.tracker import scalars
 
@@ -93,7 +93,7 @@ def test_a_sink_that_raises_is_left_out_and_the_others_go_on(tmp_path, own, at, 
     broken, whole, said = [], [], []
     own(broken=lambda: Noting(broken, at, raising(error)), whole=lambda: Noting(whole))
     track(["own:broken", "own:whole"], tmp_path, say=said.append)
-    assert said == [f"The tracking by own:broken failed and was left out: {reason}; metrics.jsonl is whole."]
+    assert said == [f"Dropped tracking by own:broken: {reason}. metrics.jsonl is not affected."]
     assert broken[-1][0] == at
     assert len([call for call in broken if call[0] == at]) == 1
     assert [call[0] for call in whole] == ["made", "begin", "record", "record", "record", "end"]
@@ -106,11 +106,11 @@ def test_a_sink_that_hangs_holds_nobody_up_and_does_nothing_once_it_was_left(tmp
     own(slow=lambda: Noting(calls, at, lambda: awake.wait(60)), whole=lambda: Noting(whole))
     tracked = Tracker(["own:slow", "own:whole"], said.append)
     tracked.begin(tmp_path, SPEC, FACTS, LINES)
-    thread = tracked.workers[0].thread
+    thread = tracked.threads[0]
     tracked.end("done")
     assert not awake.is_set()
     reason = "it did not end within 0.3 seconds"
-    assert said == [f"The tracking by own:slow failed and was left out: {reason}; metrics.jsonl is whole."]
+    assert said == [f"Dropped tracking by own:slow: {reason}. metrics.jsonl is not affected."]
     assert whole[-1] == ("end", "done")
     awake.set()
     thread.join(60)
@@ -124,10 +124,10 @@ def test_a_failure_is_said_while_the_run_goes_on_and_in_its_thread(tmp_path, own
     own(sink=lambda: Noting([], "record", raising(ValueError)))
     tracked = Tracker(["own:sink"], lambda text: said.append(threading.current_thread()))
     tracked.begin(tmp_path, SPEC, FACTS, LINES[:1])
-    tracked.workers[0].thread.join(60)
+    tracked.threads[0].join(60)
     tracked.record(LINES[1])
     assert said == [threading.main_thread()]
-    assert tracked.workers == []
+    assert tracked.threads == []
 
 
 def test_a_sentence_that_cannot_be_said_harms_nothing(tmp_path, own, monkeypatch):
@@ -198,14 +198,14 @@ def test_scalars_have_flat_names():
     ("name", "sentence"),
     [
         ("tensorbord", "There is no sink called 'tensorbord'. Did you mean tensorboard?"),
-        ("", "There is no sink called ''. Known are: mlflow, tensorboard, wandb."),
+        ("", "There is no sink called ''. Available: mlflow, tensorboard, wandb."),
         ("no_such:sink", "The sink 'no_such:sink' cannot be loaded: ModuleNotFoundError: No module named 'no_such'."),
         (
             "json:sink",
             "The sink 'json:sink' cannot be loaded: AttributeError: module 'json' has no attribute 'sink'.",
         ),
         (":sink", "The sink ':sink' cannot be loaded: ValueError: Empty module name."),
-        ("sys:path", "The sink 'sys:path' must be a callable that makes one. Got "),
+        ("sys:path", "The sink 'sys:path' must be a callable that returns a sink. Got "),
     ],
 )
 def test_a_wrong_name_is_one_sentence_before_anything_has_begun(name, sentence):
@@ -218,7 +218,7 @@ def test_a_wrong_name_is_one_sentence_before_anything_has_begun(name, sentence):
 @pytest.mark.parametrize("remains", [None, types.SimpleNamespace(origin=None)], ids=["nothing", "folder"])
 def test_a_missing_library_is_one_sentence_with_what_to_install(monkeypatch, name, remains):
     monkeypatch.setattr("importlib.util.find_spec", lambda library: remains)
-    with pytest.raises(errors.InputError, match=rf"{name} needs a library .* pip install evenhand\[tracking\]"):
+    with pytest.raises(errors.InputError, match=rf"{name} needs a library .* pip install 'evenhand\[tracking\]'"):
         Tracker([name])
 
 
@@ -226,7 +226,7 @@ def test_nothing_is_imported_or_started_that_was_not_asked_for(tmp_path):
     code = f"""
 import sys, threading
 from pathlib import Path
-from evenhand.experiment import Spec
+from evenhand.experiment.spec import Spec
 from evenhand.experiment.tracking import Tracker, tracker
 threads = threading.active_count()
 tracked = Tracker([])
@@ -254,7 +254,7 @@ def listen(event, arguments):
 
 sys.addaudithook(listen)
 hooks = sys.exit, sys.excepthook
-from evenhand.experiment import Spec
+from evenhand.experiment.spec import Spec
 from evenhand.experiment.tracking import Tracker, tracker
 
 tracker.PATIENCE = 300
@@ -263,11 +263,12 @@ spec, lines = Spec.make(**fields), {LINES!r}
 (root / spec.key).mkdir(exist_ok=True)
 tracked = Tracker([name])
 tracked.begin(root / spec.key, spec, {FACTS!r}, lines[:resumed])
-worker = tracked.workers[0]
+thread = tracked.threads[0]
 for line in lines[resumed:until]:
     tracked.record(line)
 if until < len(lines):
-    worker.calls.put(lambda sink: os.kill(os.getpid(), signal.SIGKILL))
+    tracked.factories[name].die = lambda sink: os.kill(os.getpid(), signal.SIGKILL)
+    thread.calls.put(("die", ()))
     time.sleep(300)
 tracked.end("done")
 assert (sys.exit, sys.excepthook) == hooks

@@ -1,14 +1,18 @@
 import dataclasses
 import json
+import os
 import shlex
 
 import pytest
 
-from evenhand import cli, errors, metrics, registry, show
-from evenhand.experiment import Spec
-from evenhand.experiment.axis import Axis
-from evenhand.experiment.engine import Failure
-from evenhand.experiment.tune import Point, Stopped, Tuning, best, spelled
+from evenhand import errors, metrics
+from evenhand.cli import app, tables
+from evenhand.cli.tune import tuning_table
+from evenhand.core import registry
+from evenhand.experiment.engine.queue import Failure
+from evenhand.experiment.search.axis import Axis
+from evenhand.experiment.search.tune import Point, Stopped, Tuning, best, spelled
+from evenhand.experiment.spec import Spec
 from experiment.searches import FIELDS, besides, made_up, real, records, sealed, tuning_of
 
 # What is searched -----------------------------------------------------------------------------------------------------
@@ -44,28 +48,28 @@ def test_values_reach_the_method_or_the_run(method, values, spec):
     [
         ("uerr", ["alpha=0,1"], "There is no method called 'uerr'. Did you mean uer"),
         ("uer+uer", ["alpha=0,1"], "'uer+uer' cannot be composed"),
-        ("uer", [], "Name at least one --field to choose"),
-        ("uer", ["lr=1,2", "lr=3,4"], "Each --field can be searched once."),
-        ("uer", ["alpah=0,1"], "There is no field to choose called 'alpah'. Did you mean alpha"),
-        ("uer", ["candidates=5"], "There is no field to choose called 'candidates'. Known are: alpha, augment"),
-        ("mir+uer", ["mir.alpha=0,1"], "There is no field to choose called 'mir.alpha'. Did you mean uer.alpha"),
-        ("uer", ["er.alpha=0,1"], "There is no field to choose called 'er.alpha'"),
+        ("uer", [], "Name at least one --field to search"),
+        ("uer", ["lr=1,2", "lr=3,4"], "Each --field can be given only once."),
+        ("uer", ["alpah=0,1"], "There is no field to search called 'alpah'. Did you mean alpha"),
+        ("uer", ["candidates=5"], "There is no field to search called 'candidates'. Available: alpha, augment"),
+        ("mir+uer", ["mir.alpha=0,1"], "There is no field to search called 'mir.alpha'. Did you mean uer.alpha"),
+        ("uer", ["er.alpha=0,1"], "There is no field to search called 'er.alpha'"),
         ("uer", ["alpha=0.5,2"], "The 'alpha' parameter of uer must be a number in [0, 1]. Got 2.0 instead."),
         ("uer", ["alpha=0:2"], "must be a number in [0, 1]"),
         ("uer", ["alpha=0,high,1"], "The 'alpha' parameter of uer must be a number in [0, 1]. Got 'high' instead."),
         ("uer", ["alpha=nan"], "A name must look like"),
-        ("uer", ["lr=0.1", "memory=10,-1,20"], "The 'memory' of a run must be greater than or equal to 0. Got -1"),
-        ("uer", ["lr=0:1"], "The 'lr' of a run must be greater than 0"),
+        ("uer", ["lr=0.1", "memory=10,-1,20"], "The 'memory' of a run must be a whole number of at least 0. Got -1"),
+        ("uer", ["lr=0:1"], "The 'lr' of a run must be a number above 0"),
         ("uer", ["backbone=mlp,mpl,small_cnn"], "There is no backbone called 'mpl'"),
-        ("uer", ["neck=maybe"], "The 'neck' of a run must be a valid boolean"),
-        *(("uer", [f"{name}=1,2"], f"'{name}' says what is measured") for name in ("seed", "stages", "imbalance")),
-        ("uer", ["tested=test,validation"], "'tested' says what is measured, and cannot be chosen by it."),
-        ("uer", ["data=fashion-cut"], "'data' says what is measured"),
-        ("uer", ["order=iid"], "'order' says what is measured"),
-        ("uer", ["method=er,uer"], "'method' says what is measured"),
-        ("uer", ["preset=paper"], "There is no field to choose called 'preset'"),
-        ("uer(alpha=0.3)", ["alpha=0,1"], "'alpha' is given and searched for. Leave out one of the two."),
-        ("mir+uer(alpha=0.3)", ["candidates=20,30", "uer.alpha=0,1"], "'uer.alpha' is given and searched for."),
+        ("uer", ["neck=maybe"], "The 'neck' of a run must be True or False"),
+        *(("uer", [f"{name}=1,2"], f"'{name}' defines what is measured") for name in ("seed", "stages", "imbalance")),
+        ("uer", ["tested=test,validation"], "'tested' defines what is measured, so it cannot be searched."),
+        ("uer", ["data=fashion-cut"], "'data' defines what is measured"),
+        ("uer", ["order=iid"], "'order' defines what is measured"),
+        ("uer", ["method=er,uer"], "'method' defines what is measured"),
+        ("uer", ["preset=paper"], "There is no field to search called 'preset'"),
+        ("uer(alpha=0.3)", ["alpha=0,1"], "'alpha' is both fixed and searched. Remove one of the two."),
+        ("mir+uer(alpha=0.3)", ["candidates=20,30", "uer.alpha=0,1"], "'uer.alpha' is both fixed and searched."),
     ],
 )
 def test_a_mistake_is_named_before_anything_runs(method, axes, sentence):
@@ -97,7 +101,7 @@ def test_a_range_is_whole_where_its_field_is(method, text, values):
 @pytest.mark.parametrize(
     ("method", "text", "sentence"),
     [
-        ("uer", "replay=1.5:3", "The 'replay' of a run must be a valid integer"),
+        ("uer", "replay=1.5:3", "The 'replay' of a run must be a whole number of at least 1"),
         ("mir", "candidates=10:20.5", "The 'candidates' parameter of mir must be a whole number"),
     ],
 )
@@ -119,7 +123,7 @@ def test_of_two_parts_with_the_same_parameter_one_must_be_named(monkeypatch):
 
     recipe = dataclasses.replace(registry.recipes()["mir"], name="shy", build=shy)
     monkeypatch.setitem(registry._recipes, "shy", recipe)
-    with pytest.raises(errors.InputError, match="Several parts of shy.uer have a 'alpha'. Say which, e.g. shy.alpha."):
+    with pytest.raises(errors.InputError, match="Several parts of shy.uer have a 'alpha'. Name one, e.g. shy.alpha."):
         tuning_of("shy+uer", "alpha=0.1,0.2")
     chosen = tuning_of("shy+uer", "uer.alpha=0.1,0.2").specs({"uer.alpha": 0.1, "shy.alpha": 0.4})
     assert [spec.method for spec in chosen] == ["shy(alpha=0.4)+uer(alpha=0.1)"]
@@ -153,7 +157,7 @@ def test_of_equal_points_the_first_is_chosen_and_of_those_given_up_or_diverged_n
     lost = Point({"lr": 9}, (0.9,), diverged=True)
     assert best([early, lost, *points]) is points[0]
     for none in ([early], [lost], [lost, early]):
-        with pytest.raises(errors.RunError, match="Every point diverged or was given up, so there is no choice."):
+        with pytest.raises(errors.RunError, match="All points diverged or were given up."):
             best(none)
 
 
@@ -167,8 +171,8 @@ def test_a_run_that_failed_is_a_sentence_with_its_values(cause):
     with pytest.raises(errors.RunError) as caught:
         list(tuning.grid(engine))
     key = tuning.specs({"lr": 100})[0].key
-    because = "failed, so there is no choice: The loss is no longer finite."
-    assert str(caught.value) == f"The run {key} with lr = 100 {because}"
+    expected = f"The search ends: {key} with lr = 100 failed. The loss is no longer finite."
+    assert str(caught.value) == expected
 
 
 def test_a_search_on_real_images_goes_on_where_it_was_stopped(tmp_path):
@@ -187,7 +191,7 @@ def test_a_search_made_again_runs_nothing_again(tmp_path, monkeypatch):
     tuning = tuning_of("er", "replay=5,10", stages=2, seeds=2)
     points = list(tuning.grid(real(tmp_path)))
     assert len(set(points[0].accuracies)) == 2
-    monkeypatch.setattr("evenhand.experiment.runs.build", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("evenhand.experiment.run.build", lambda *_: pytest.fail("ran again"))
     assert list(tuning.grid(real(tmp_path))) == points
 
 
@@ -220,7 +224,7 @@ def test_no_search_touches_a_test_sample(tmp_path, monkeypatch):
     [spec] = tuning.specs({"alpha": 0.3}, tested="test")
     [outcome] = real(tmp_path / "sealed")([spec], None)
     assert outcome.cause == "fault"
-    assert "a test sample was touched" in outcome.sentence
+    assert "a test sample was touched" in outcome.message
     assert touched
 
 
@@ -229,7 +233,7 @@ def test_no_search_touches_a_test_sample(tmp_path, monkeypatch):
 
 def call(capsys, *arguments):
     with pytest.raises(SystemExit) as end:
-        cli.main(["tune", *arguments, "--backbone", "mlp(hidden=8)", "--memory", "20", "--engine", "inline"])
+        app.main(["tune", *arguments, "--backbone", "mlp(hidden=8)", "--memory", "20", "--engine", "inline"])
     told = capsys.readouterr()
     return end.value.code or 0, told.out, told.err
 
@@ -238,7 +242,7 @@ def test_what_diverged_is_marked_and_not_chosen(capsys, tmp_path):
     few = ["--stages", "1", "--batch", "200", "--root", str(tmp_path)]
     code, out, _ = call(capsys, "er", "--field", "lr=1e30,0.05", *few)
     assert code == 0
-    assert "Chosen by held-out training samples: lr = 0.05." in out
+    assert "Chosen by validation accuracy: lr = 0.05." in out
     assert [line.strip("│ ").split("│")[-1].strip() for line in out.splitlines() if "1e+30" in line] == ["diverged"]
     code, out, _ = call(capsys, "er", "--field", "lr=1e30,0.05", *few, "--json")
     document = json.loads(out)
@@ -246,7 +250,7 @@ def test_what_diverged_is_marked_and_not_chosen(capsys, tmp_path):
     assert [point["diverged"] for point in document["points"]] == [True, False]
     code, out, err = call(capsys, "er", "--field", "lr=1e30,2e30", *few)
     assert (code, out) == (2, "")
-    assert "Every point diverged or was given up, so there is no choice. Search other values." in err
+    assert "All points diverged or were given up. Search other values." in err
 
 
 @pytest.mark.parametrize(
@@ -256,13 +260,13 @@ def test_what_diverged_is_marked_and_not_chosen(capsys, tmp_path):
         (["--search", "grid", "--trials", "20"], "A grid tries every combination: use --trials with --search optuna."),
         (
             ["--search", "optuna", "--field", "replay=1:9:3"],
-            "Optuna proposes any value of a range: leave out how many points 'replay' has.",
+            "Optuna proposes any value in a range: remove the number of points from 'replay'.",
         ),
-        (["--lr", "0.3"], "'lr' is given and searched for. Leave out one of the two."),
+        (["--lr", "0.3"], "'lr' is both fixed and searched. Remove one of the two."),
     ],
 )
-def test_what_says_nothing_to_a_search_is_refused(capsys, tmp_path, monkeypatch, arguments, sentence):
-    monkeypatch.setattr("evenhand.experiment.engine.run_all", lambda *_, **__: pytest.fail("ran"))
+def test_options_that_do_not_apply_to_a_search_are_errors(capsys, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.setattr("evenhand.experiment.engine.dispatch.run_all", lambda *_, **__: pytest.fail("ran"))
     code, out, err = call(capsys, "er", "--field", "lr=0.1:0.2", *arguments, "--root", str(tmp_path))
     assert (code, out) == (2, "")
     assert sentence in err
@@ -271,8 +275,10 @@ def test_what_says_nothing_to_a_search_is_refused(capsys, tmp_path, monkeypatch,
 
 def test_the_help_says_which_ranges_are_whole(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["tune", "--help"])
-    assert "field takes whole numbers" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+        app.main(["tune", "--help"])
+    assert "Ranges of integer fields, such as replay, contain integers only" in " ".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )
 
 
 # The final test -------------------------------------------------------------------------------------------------------
@@ -304,15 +310,15 @@ def test_the_command_tests_the_choice(method, axes, fields, monkeypatch, tmp_pat
         asked.append((specs, root))
         return []
 
-    monkeypatch.setattr("evenhand.experiment.engine.run_all", note)
-    monkeypatch.setattr("evenhand.cli_grid.prepare", lambda *_: None)
+    monkeypatch.setattr("evenhand.experiment.engine.dispatch.run_all", note)
+    monkeypatch.setattr("evenhand.cli.prepare.load_dataset", lambda *_: None)
     words = shlex.split(tuning.command(point, tmp_path / "my runs", tmp_path))
     assert words[0] == "evenhand"
     with pytest.raises(SystemExit) as end:
-        cli.main(words[1:])
+        app.main(words[1:])
     assert end.value.code in (0, None)
     assert asked == [(tuning.specs(point.values, tested="test"), tmp_path / "my runs")]
-    assert cli.os.environ["EVENHAND_DATA"] == str(tmp_path)
+    assert os.environ["EVENHAND_DATA"] == str(tmp_path)
     assert "--data-dir" not in tuning.command(point, tmp_path)
 
 
@@ -324,13 +330,13 @@ def test_the_table_marks_the_choice_and_compares_what_is_comparable(capsys):
         Point({"backbone": "d"}, (0.35, 0.35)),
         Point({"backbone": "e"}, (0.0, 0.0), diverged=True),
     ]
-    show.stdout().print(show.tuning_table([point.fields() for point in points], 2))
+    tables.stdout().print(tuning_table([point.fields() for point in points], 2))
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     first, given_up, chosen, last, diverged = ([cell.strip() for cell in row.strip("│").split("│")] for row in rows)
     assert first == ["mlp[/x]", "25.0", f"± {100 * metrics.interval([0.2, 0.3]):.1f}", "2", "█" * 4]
-    assert given_up == ["b", "-", "-", "2", "given up at stage 1, with 96.0 there"]
-    assert chosen == ["c", "45.0", "± 0.0", "2", "█" * 24 + " chosen"]
-    assert last[-1] == "█" * 14
+    assert given_up == ["b", "-", "-", "2", "given up at stage 1 with 96.0"]
+    assert chosen == ["c", "45.0", "± 0.0", "2", "█" * 16 + " chosen"]
+    assert last[-1] == "█" * 10
     assert diverged == ["e", "-", "-", "2", "diverged"]
 
 

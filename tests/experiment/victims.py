@@ -12,11 +12,14 @@ from pathlib import Path
 import torch
 
 from evenhand import errors, files
-from evenhand.experiment import Spec, processes, run, runs
+from evenhand.experiment import run as runs
+from evenhand.experiment.engine import processes
 from evenhand.experiment.folder import Folder
+from evenhand.experiment.run import run
+from evenhand.experiment.spec import Spec
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["evenhand.methods", "evenhand.experiment", "torch._dynamo", "PIL.PngImagePlugin"])
+CONTEXT.set_forkserver_preload(["evenhand.methods", "evenhand.experiment.run", "torch._dynamo", "PIL.PngImagePlugin"])
 CALLS = ("write", "fsync", "replace")
 REFUSED = 3  # exit code of a run that ended with a sentence
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from evenhand import Batch, Learner, Memory
 from evenhand.backbones import MLP
-from evenhand.batch import unit
-from evenhand.draws import generator, seeded
+from evenhand.core.batch import unit
+from evenhand.core.draws import generator, seeded
+from evenhand.core.registry import resolve
 from evenhand.errors import InputError
 from evenhand.methods import aser as ours
-from evenhand.methods.aser import Adversarial, Shapley, Valuable
-from evenhand.registry import resolve
+from evenhand.methods.aser import AdversarialShapley, HighestShapley, Shapley
 from reference import aser, mir
 
 WRONG = {
@@ -229,11 +229,11 @@ def test_features_are_raw_and_in_eval_mode(learner, images, recorded):
 def store(seed, recorded, method="aser"):
     """The learner after a decision, its memory before, the three batches in it, and the rare rows of the second."""
     learner, batch = trained(method, seed)
-    rows, rare = [], Valuable.rare
+    rows, rare = [], HighestShapley.rare
     before = learner.memory.columns["x"].clone()
     recorded.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Valuable, "rare", lambda *given: rows.append(rare(*given)) or rows[-1])
+        patch.setattr(HighestShapley, "rare", lambda *given: rows.append(rare(*given)) or rows[-1])
         learner.method.storage(learner, batch)
     [(batches, _)] = recorded
     assert torch.equal(batches[1].x, batch.x)
@@ -303,7 +303,7 @@ class Line:
     def __init__(self, monkeypatch, size, classes=2):
         self.memory = Memory(size)
         self.generators = {"storage": generator(0, "storage")}
-        self.seen = classes
+        self.labels = list(range(classes))
         monkeypatch.setattr(ours, "features", lambda _, *batches: [batch.x[:, :1] for batch in batches])
 
     def numbers(self):
@@ -315,7 +315,7 @@ def test_a_batch_that_straddles_the_end_fills_the_room_first(sign, late, monkeyp
     """Only what comes after the room competes: all of it enters if it is worth most, none if it is worth least."""
     line = Line(monkeypatch, 5)
     monkeypatch.setattr(ours, "shapley", lambda c, *_: sign * torch.arange(len(c)).unsqueeze(0))
-    storage = Valuable(k=1, n=1)
+    storage = HighestShapley(k=1, n=1)
     storage(line, numbered(0, [0, 0, 1], [0, 0.1, 9]))
     assert line.numbers() == [0, 1, 2]
     storage(line, numbered(3, [1, 0, 1, 0], [9.1, 0.2, 0.3, 9.3]))
@@ -333,10 +333,10 @@ def test_a_replacement_by_hand(monkeypatch):
     1/3, -1/6, 5/6. The sums are -1/6, 1/3, 5/6, so that slot 2 must go. A new 1 at 0.1 would have to go itself.
     """
     line = Line(monkeypatch, 4)
-    storage = Valuable(k=1, n=1)
+    storage = HighestShapley(k=1, n=1)
     storage(line, numbered(0, [0, 1, 1, 1], [0, 9, 0.1, 9.1]))
     monkeypatch.setattr(ours, "balanced", lambda *_: torch.tensor([0, 1]))
-    monkeypatch.setattr(Valuable, "rare", lambda *_: torch.tensor([False]))
+    monkeypatch.setattr(HighestShapley, "rare", lambda *_: torch.tensor([False]))
     values = aser.summed([([0.1], 1), ([9.1], 1), ([0.2], 0)], [([0.0], 0), ([9.0], 1)], 1)
     assert values == pytest.approx([-1 / 6, 5 / 6, 1 / 3])
     storage(line, numbered(4, [0], [0.2]))
@@ -352,7 +352,7 @@ def test_a_full_memory_stays_full_and_holds_no_sample_twice(size, lengths, n, se
         line, offered = Line(patch, size, classes=3), 0
         for length in lengths:
             labels, at = torch.randint(3, (length,), generator=drawn), torch.rand(length, generator=drawn)
-            Valuable(k=3, n=n)(line, numbered(offered, labels.tolist(), at.tolist()))
+            HighestShapley(k=3, n=n)(line, numbered(offered, labels.tolist(), at.tolist()))
             offered += length
             assert len(line.memory) == min(size, offered)
             assert len(set(line.numbers())) == len(line.memory)
@@ -362,10 +362,10 @@ def test_a_full_memory_stays_full_and_holds_no_sample_twice(size, lengths, n, se
 
 def test_rare_classes_are_evaluated_more_often():
     """Shares 1/2, 1/4 and 0 of the memory against U(0, 1/3): never, with probability 1/4, always."""
-    learner = SimpleNamespace(memory=held([0, 0, 1, 2]), seen=3, generators={"storage": generator(0, "test")})
+    learner = SimpleNamespace(memory=held([0, 0, 1, 2]), labels=[0, 1, 2], generators={"storage": generator(0, "test")})
     trials = 4000
     batch = Batch(torch.zeros(3 * trials, 1), torch.tensor([0, 1, 3]).repeat(trials))
-    always = Valuable().rare(learner, batch).view(trials, 3).sum(0).tolist()
+    always = HighestShapley().rare(learner, batch).view(trials, 3).sum(0).tolist()
     assert always[0] == 0
     assert abs(always[1] - trials / 4) < 4 * math.sqrt(trials * 3 / 16)
     assert always[2] == trials
@@ -408,7 +408,7 @@ def test_one_mean_over_all_samples(views, replayed, train):
 @pytest.mark.parametrize("field", ["k", "n"])
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "three"])
 def test_counts_are_checked(field, value):
-    for part in (Shapley, Adversarial, Valuable):
+    for part in (Shapley, AdversarialShapley, HighestShapley):
         with pytest.raises(InputError, match=f"'{field}' parameter of aser must be a whole number of at least 1"):
             part(**{field: value})
 
@@ -420,7 +420,7 @@ def test_the_reduction_is_checked():
 
 def test_options_reach_both_parts():
     method = resolve("aser(k=5, n=9)")
-    assert (method.retrieval, method.storage) == (Adversarial(5, 9), Valuable(5, 9))
+    assert (method.retrieval, method.storage) == (AdversarialShapley(5, 9), HighestShapley(5, 9))
 
 
 @pytest.mark.parametrize("count", [20, 40])

@@ -188,8 +188,8 @@ def test_weights_are_validated(field, value):
         resolve(f"derpp({field}={value})")
 
 
-def test_a_batch_beside_is_replayed_without_logits():
+def test_a_second_batch_is_replayed_without_logits():
     learner = Learner(MLP((4,)), "derpp", memory=10, device="cpu")
     x = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    learner.observe(x[0], [0, 1, 2], beside=(x[1], [2, 1, 0]))
+    learner.observe(x[0], [0, 1, 2], second=(x[1], [2, 1, 0]))
     assert learner.steps == 1

@@ -17,6 +17,7 @@ def compared(method, reference, views=1):
     drawn = torch.Generator().manual_seed(views)
     learner = Learner(MLP((DIM,), hidden=0), method, device="cpu")
     learner.network.grow(CLASSES, drawn)
+    learner.labels = list(range(CLASSES))
     head = learner.network.double().head
     batches, lists = [], []
     for y in (CURRENT, REPLAYED):

@@ -166,7 +166,8 @@ def test_q_does_not_depend_on_when_it_grew():
 def test_its_head_begins_as_that_of_the_other_methods(learner, images):
     heads = []
     for method, arrivals in (("er", [10]), ("er_dvc", [10]), ("er_dvc", [1, 2, 7])):
-        made = learner(method, lr=0)
+        made = learner(method)
+        made.optimizer.param_groups[0]["lr"] = 0.0  # the head stays as it was drawn
         for number in arrivals:
             known = len(made.labels)
             made.observe(images(1)[0][0][:number], list(range(known, known + number)))
@@ -182,7 +183,7 @@ def test_q_grows_with_the_head_and_is_trained(learner, images):
     q = made.network.extra["q"]
     assert len(q.out) == 2
     made.observe(more, [label + 2 for label in labels])
-    assert len(q.out) == q.into.shape[1] == made.network.classes == 4
+    assert len(q.out) == q.into.shape[1] == made.network.rows == 4
     before = [p.detach().clone() for p in q.parameters()]
     made.observe(x, y)
     assert not any(torch.equal(p, b) for p, b in zip(q.parameters(), before, strict=True))

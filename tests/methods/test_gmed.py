@@ -4,10 +4,10 @@ import torch
 
 from evenhand import Batch, Learner
 from evenhand.backbones import MLP
-from evenhand.draws import seeded
+from evenhand.core.draws import seeded
+from evenhand.core.registry import resolve
 from evenhand.errors import InputError
-from evenhand.methods.gmed import Edited
-from evenhand.registry import resolve
+from evenhand.methods.gmed import UniformEdited
 from reference import gmed, mir
 
 DOT, COS = [("dot", 1.0)], [("cos", 1.0)]
@@ -93,18 +93,22 @@ def test_an_edit_by_hand():
     x = torch.tensor([0.5, 0.5, 0.99]).view(3, 1, 1, 1)
     before, after = torch.ones(3, 1, 1, 1), torch.full((3, 1, 1, 1), 3.0)
     ages = torch.tensor([0, 1, 0])
-    assert Edited(decay=0.5).edit(x, ages, before, after).flatten().tolist() == pytest.approx([0.699, 0.5995, 1.0])
-    by_code = Edited(sign="code").edit(x, ages, before, after).flatten().tolist()
+    assert UniformEdited(decay=0.5).edit(x, ages, before, after).flatten().tolist() == pytest.approx(
+        [0.699, 0.5995, 1.0]
+    )
+    by_code = UniformEdited(sign="code").edit(x, ages, before, after).flatten().tolist()
     assert by_code == pytest.approx([0.701, 0.701, 1.0])
-    down = Edited(stride=1).edit(x, ages, after, before).flatten().tolist()
+    down = UniformEdited(stride=1).edit(x, ages, after, before).flatten().tolist()
     assert down == [0.0, 0.0, 0.0]
-    vectors = Edited(stride=1, beta=0).edit(x.view(3, 1), ages, after.view(3, 1), before.view(3, 1))
+    vectors = UniformEdited(stride=1, beta=0).edit(x.view(3, 1), ages, after.view(3, 1), before.view(3, 1))
     assert vectors.flatten().tolist() == pytest.approx([-1.5, -1.5, -1.01])
 
 
 def test_a_decay_of_one_edits_once():
     x, before, after = torch.full((2, 1), 0.5), torch.zeros(2, 1), torch.ones(2, 1)
-    assert Edited(decay=1).edit(x, torch.tensor([0, 1]), before, after).flatten().tolist() == pytest.approx([0.6, 0.5])
+    assert UniformEdited(decay=1).edit(x, torch.tensor([0, 1]), before, after).flatten().tolist() == pytest.approx(
+        [0.6, 0.5]
+    )
 
 
 def test_edits_are_written_back_and_counted():
@@ -192,8 +196,8 @@ def test_a_stride_of_zero_is_er(train):
 )
 def test_options_are_checked(field, value, must):
     with pytest.raises(InputError, match=f"'{field}' parameter of gmed must be {must}"):
-        Edited(**{field: value})
+        UniformEdited(**{field: value})
 
 
 def test_options_come_from_the_name():
-    assert resolve("gmed(stride=2, sign='code')").retrieval == Edited(stride=2.0, sign="code")
+    assert resolve("gmed(stride=2, sign='code')").retrieval == UniformEdited(stride=2.0, sign="code")

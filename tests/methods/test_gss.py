@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from evenhand import Batch, Learner, Memory
 from evenhand.backbones import MLP
-from evenhand.draws import generator, seeded
+from evenhand.core.draws import generator, seeded
 from evenhand.errors import InputError
 from evenhand.methods import gss as ours
-from evenhand.methods.gss import Diverse
+from evenhand.methods.gss import DiverseGradients
 from reference import gss, mir
 
 DOT, COS = [("dot", 1.0)], [("cos", 1.0)]
@@ -121,8 +121,8 @@ def test_the_first_batch_scores_a_tenth():
 def test_scores_are_stored_with_their_samples(monkeypatch):
     learner, batch = trained("gss", steps=2)
     found = []
-    compare = Diverse.compare
-    monkeypatch.setattr(Diverse, "compare", lambda *given: found.append(compare(*given)) or found[-1])
+    compare = DiverseGradients.compare
+    monkeypatch.setattr(DiverseGradients, "compare", lambda *given: found.append(compare(*given)) or found[-1])
     learner.method.storage(learner, batch)
     assert len(learner.memory) == 18
     assert torch.equal(learner.memory.columns["score"][12:18], found[0][0])
@@ -148,11 +148,11 @@ class Store:
     def offer(self, samples, likeness, places=None, draws=None):
         """Store a batch of these scores; candidates and random numbers may be given as well."""
         batch = self.batch(samples)
-        self.patch.setattr(Diverse, "compare", lambda *_: (batch.extra["score"], likeness))
+        self.patch.setattr(DiverseGradients, "compare", lambda *_: (batch.extra["score"], likeness))
         if places is not None:
             self.patch.setattr(ours, "candidates", lambda *_: torch.tensor(places))
             self.patch.setattr(torch, "rand", lambda n, **_: torch.tensor(draws[:n]))
-        Diverse()(self.learner, Batch(batch.x, batch.y))
+        DiverseGradients()(self.learner, Batch(batch.x, batch.y))
         return self.held()
 
     def held(self):
@@ -267,8 +267,8 @@ def test_opposite_scores_divide_nothing_by_nothing():
 
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_tiny_memories(size, learner, images, monkeypatch):
-    compare = Diverse.compare
-    monkeypatch.setattr(Diverse, "compare", lambda *given: (compare(*given)[0], -1.0))
+    compare = DiverseGradients.compare
+    monkeypatch.setattr(DiverseGradients, "compare", lambda *given: (compare(*given)[0], -1.0))
     made = learner("gss", "mlp", memory=size)
     for x, y in images(4):
         made.observe(x, y)
@@ -287,4 +287,4 @@ def test_a_memory_of_equal_scores_is_replaced(monkeypatch):
 @pytest.mark.parametrize("value", [0, -3, 1.5, False, None])
 def test_options_are_checked(field, value):
     with pytest.raises(InputError, match=f"'{field}' parameter of gss must be a whole number of at least 1"):
-        Diverse(**{field: value})
+        DiverseGradients(**{field: value})

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from evenhand import Mix, Scoring, resolve
-from evenhand.draws import generator
-from evenhand.network import DualLinear
+from evenhand.core.draws import generator
+from evenhand.core.network import DualLinear
 
 DOT, COS = Mix(dot=1), Mix(cos=1)
 TABLE_1 = {  # learning, replaying, testing
@@ -73,7 +73,7 @@ def test_the_cosine_scores_are_those_of_the_angle(train, images):
     learner = train("lucir")
     [(x, _)] = images(1)
     with torch.no_grad():
-        h = learner.frozen().features(x / 255)
+        h = learner.eval_copy().features(x / 255)
         w = learner.network.head.weight
         angles = torch.nn.functional.cosine_similarity(h.unsqueeze(1), w.unsqueeze(0), dim=2)
     assert torch.allclose(learner.scores(x), 10 * angles, atol=1e-3)

@@ -4,9 +4,9 @@ import torch
 
 from evenhand import Batch, Learner
 from evenhand.backbones import MLP
-from evenhand.draws import seeded
+from evenhand.core.draws import seeded
 from evenhand.errors import InputError
-from evenhand.methods.mir import Interfered
+from evenhand.methods.mir import MostInterfered
 from reference import mir
 
 DOT, COS = [("dot", 1.0)], [("cos", 1.0)]
@@ -21,13 +21,13 @@ METHODS = {
 @pytest.fixture
 def recorded(monkeypatch):
     """The candidates that were scored, and their scores before and after the virtual step."""
-    calls, score = [], Interfered.score
+    calls, score = [], MostInterfered.score
 
     def record(self, learner, candidates):
         calls.append((candidates, score(self, learner, candidates)))
         return calls[-1][1]
 
-    monkeypatch.setattr(Interfered, "score", record)
+    monkeypatch.setattr(MostInterfered, "score", record)
     return calls
 
 
@@ -143,4 +143,4 @@ def test_memories_are_stored_as_by_er(train):
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "many"])
 def test_the_number_of_candidates_is_checked(value):
     with pytest.raises(InputError, match="'candidates' parameter of mir must be a whole number of at least 1"):
-        Interfered(candidates=value)
+        MostInterfered(candidates=value)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from evenhand import Learner, backbones, errors, registry
+from evenhand import Learner, backbones, errors
 from evenhand.backbones import MLP
+from evenhand.core import registry
 from reference import losses, obc
 
 LABELS = [0, 1, 2, 0, 1]
@@ -127,7 +128,7 @@ def test_the_second_step_leaves_the_neck(learner, images):
 def test_apart_from_the_tested_head_it_is_er_with_another(images):
     """The second head and the trunk move as ER's would, had its head begun with the same weights."""
     made = [
-        Learner(backbones.build("small_cnn", (1, 8, 8)), name, memory=10, replay=10, classes=10, device="cpu")
+        Learner(backbones.build("small_cnn", (1, 8, 8)), name, memory=10, replay=10, rows=10, device="cpu")
         for name in ("obc(apart=4)", "er")
     ]
     corrected, plain = (each.network for each in made)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from evenhand.draws import generator
+from evenhand.core.draws import generator
 
 LR, SIZE, REPLAY = 0.1, 30, 10
 

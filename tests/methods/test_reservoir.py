@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import Batch, Memory
-from evenhand.draws import generator
+from evenhand.core.draws import generator
 from evenhand.methods.er import Reservoir
 from reference.memory import reservoir
 

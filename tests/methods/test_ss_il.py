@@ -7,6 +7,8 @@ from torch import nn
 
 from evenhand import Batch, Learner, Network, errors, resolve
 from evenhand.backbones import MLP
+from evenhand.methods.ss_il import STAGES as ENDS
+from evenhand.methods.ss_il import TEACHER
 from reference import er_ace, losses, ss_il
 
 DIM, CLASSES, STAGES = 5, 7, [[0, 1], [2, 3, 4]]
@@ -29,11 +31,12 @@ def compared(method, reference, views=1):
     drawn = torch.Generator().manual_seed(views)
     learner = Learner(MLP((DIM,), hidden=0), method, device="cpu")
     learner.network.grow(CLASSES, drawn)
+    learner.labels = list(range(CLASSES))
     head = learner.network.double().head
-    learner.stages = [2, 5]
-    learner.teacher = Network.of(Still(), dim=DIM)
-    learner.teacher.grow(5, drawn)
-    taught = learner.teacher.double().requires_grad_(False).head
+    teacher = Network.of(Still(), dim=DIM)
+    teacher.grow(5, drawn)
+    learner.kept[ENDS], learner.kept[TEACHER] = [2, 5], teacher
+    taught = learner.kept[TEACHER].double().head
     for layer in (head, taught):
         layer.weight.data, layer.bias.data = (normal(*p.shape, drawn=drawn) for p in (layer.weight, layer.bias))
     batches, lists = [], []
@@ -149,7 +152,7 @@ def test_a_class_of_an_earlier_stage_may_come_again():
 
 def test_the_teacher_is_the_network_of_the_last_boundary(learner, images):
     made = learner("ss_il")
-    assert made.teacher is None
+    assert TEACHER not in made.kept
     for stage in range(2):
         for x, y in images(3, classes=2, seed=stage):
             made.observe(x, [label + 2 * stage for label in y])
@@ -157,11 +160,11 @@ def test_the_teacher_is_the_network_of_the_last_boundary(learner, images):
         made.boundary()
         for x, y in images(2, classes=2, seed=9):
             made.observe(x, [label + 2 * stage + 2 for label in y])
-        taught = made.teacher.state_dict()
+        taught = made.kept[TEACHER].state_dict()
         assert taught.keys() == at_boundary.keys()
         assert all(torch.equal(taught[name], at_boundary[name]) for name in taught)
-        assert not made.teacher.training
-    assert not two_stages("ss_il(distil=False)").teacher
+        assert not made.kept[TEACHER].training
+    assert TEACHER not in two_stages("ss_il(distil=False)").kept
 
 
 def test_the_teacher_survives_a_save_to_the_bit(learner, images, same, tmp_path):
@@ -174,13 +177,13 @@ def test_the_teacher_survives_a_save_to_the_bit(learner, images, same, tmp_path)
     made.save(tmp_path / "saved.safetensors")
     loaded = Learner.load(tmp_path / "saved.safetensors", device="cpu")
     assert same(made, loaded)
-    assert loaded.teacher.classes == 2
-    assert not loaded.teacher.training
+    assert loaded.kept[TEACHER].rows == 2
+    assert not loaded.kept[TEACHER].training
     for x, y in more[1:]:
         made.observe(x, y)
         loaded.observe(x, y)
     assert same(made, loaded)
-    loaded.teacher.head.weight.data.neg_()  # and it matters what the teacher is
+    loaded.kept[TEACHER].head.weight.data.neg_()  # and it matters what the teacher is
     made.observe(*more[1])
     loaded.observe(*more[1])
     assert not torch.equal(made.network.head.weight, loaded.network.head.weight)

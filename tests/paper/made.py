@@ -2,8 +2,8 @@
 
 import json
 
-from evenhand.experiment import Spec
 from evenhand.experiment.result import Result
+from evenhand.experiment.spec import Spec
 
 PER_STAGE = 2
 

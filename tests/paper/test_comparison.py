@@ -3,12 +3,13 @@ import math
 import pytest
 
 from evenhand.experiment.grid import parse as grid
-from evenhand.paper import comparison, costs, find, records, render
-from evenhand.paper.definitions import narrow, parse
+from evenhand.paper import load_item, records, render, select
+from evenhand.paper.comparison import largest_difference
+from evenhand.paper.definitions import parse_definition
 from evenhand.paper.measures import MEASURES
 from paper.made import result, spec_of, write
 
-TABLE = narrow(find("table2"), datasets=["cifar100"], memory=[1000], methods=["er", "uer"])
+TABLE = select(load_item("table2"), datasets=["cifar100"], memory=[1000], methods=["er", "uer"])
 
 
 def runs(method, accuracies):
@@ -18,13 +19,13 @@ def runs(method, accuracies):
 
 
 def row_of(rendering, name):
-    return next(row for section in rendering.sections for row in section.rows if row.name == name)
+    return next(row for row in rendering.rows if row.name == name)
 
 
 def test_the_bound_is_two_standard_errors_of_the_difference():
     deviation = 0.9 * math.sqrt(10) / 2.262
-    assert comparison.bound(0.9, 2) == pytest.approx(2 * deviation * math.sqrt(1 / 2 + 1 / 10), rel=1e-4)
-    assert comparison.bound(0.9, 10) < comparison.bound(0.9, 2) < comparison.bound(1.8, 2)
+    assert largest_difference(0.9, 2) == pytest.approx(2 * deviation * math.sqrt(1 / 2 + 1 / 10), rel=1e-4)
+    assert largest_difference(0.9, 10) < largest_difference(0.9, 2) < largest_difference(1.8, 2)
 
 
 @pytest.mark.parametrize(("off", "flagged"), [(-1.94, False), (-1.96, True), (1.94, False), (1.96, True)])
@@ -34,16 +35,16 @@ def test_a_row_is_flagged_beyond_the_bound_and_not_before(off, flagged):
     assert row.flagged is flagged
     assert row.difference == pytest.approx(off)
     assert row.seeds == (0, 1)
-    assert row.ours.half == pytest.approx(12.7062, rel=1e-4)  # t of one degree of freedom times 1 / sqrt(2) * sqrt(2)
+    assert row.interval == pytest.approx(12.7062, rel=1e-4)  # t of one degree of freedom times 1 / sqrt(2) * sqrt(2)
 
 
 def test_what_has_not_been_run_is_there_and_is_never_flagged():
     rendering = render(TABLE, runs("er", [0.1]))
     row = row_of(rendering, "UER")
-    assert (row.published, row.interval, row.ours, row.difference, row.flagged) == (24.6, 0.8, None, None, None)
-    assert [section.title for section in rendering.sections if section.run] == ["Split CIFAR100, |M| = 1000"]
+    assert (row.paper, row.paper_interval, row.ours, row.difference, row.flagged) == (24.6, 0.8, None, None, None)
+    assert [table.title for table in rendering.compared if table.has_runs] == ["Split CIFAR100, |M| = 1000"]
     assert [row.name for row in rendering.flagged] == ["ER"]
-    assert rendering.state == "1 of its 20 runs is done."
+    assert rendering.progress == "1 of 20 runs finished."
 
 
 def test_measures_are_those_of_the_last_stage():
@@ -60,43 +61,43 @@ def test_measures_are_those_of_the_last_stage():
 
 
 def test_every_row_and_measure_of_table_1_finds_its_own_run():
-    item = narrow(find("table1"), seeds=1)
+    item = select(load_item("table1"), seeds=1)
     results = [result(spec, 0.01 * place, 0.02 * place) for place, spec in enumerate(item.settings(), 1)]
     rendering = render(item, results[::-1])
-    assert len(rendering.sections) == 11
-    for section in rendering.sections[1:3]:
-        factor = 1 if "previous" in section.title else 2
-        assert [row.ours.mean for row in section.rows] == pytest.approx([factor * place for place in range(1, 9)])
-    assert all(row.flagged is None for section in rendering.sections for row in section.rows)  # no interval printed
+    assert len(rendering.compared) == 11
+    for table in rendering.compared[1:3]:
+        factor = 1 if "previous" in table.title else 2
+        assert [row.ours for row in table.rows] == pytest.approx([factor * place for place in range(1, 9)])
+    assert all(row.flagged is None for row in rendering.rows)  # no interval printed
 
 
 def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
-    item = narrow(find("table1"), seeds=1)
+    item = select(load_item("table1"), seeds=1)
     trained = ["er", "lucir", "scored(replay='cos')", "uer_a"]
     assert [spec.method for spec in item.runs] == trained
     assert records.missing(item.specs, [tmp_path]) == item.runs
     for place, spec in enumerate(item.runs, 1):
         write(tmp_path, spec, 0.01 * place, 0.02 * place, otherwise={"accuracy": [0.1 * place, 0.2 * place]})
     assert records.missing(item.specs, [tmp_path]) == []
-    found = records.done(item.specs, [tmp_path])
+    found = records.finished(item.specs, [tmp_path])
     assert [one.spec for one in found] == list(item.specs)
     ends = {one.spec.method: one.accuracy[-1] for one in found}
     assert [ends[method] for method in trained] == [[0.01 * place, 0.02 * place] for place in range(1, 5)]
     others = ("scored(test='cos')", "scored(learn='cos', replay='cos')")
     others += ("scored(replay='cos', test='cos')", "scored(learn='cos', test='cos')")
     assert [ends[method] for method in others] == [[0.1 * place, 0.2 * place] for place in range(1, 5)]
-    assert render(item, found).state == "4 of its 4 runs are done."
-    assert {len(group) for group in records.trainings(find("table2").specs)} == {1}
+    assert render(item, found).progress == "4 of 4 runs finished."
+    assert {len(group) for group in records.trainings(load_item("table2").specs)} == {1}
 
 
 def test_a_row_of_table_1_alone_takes_the_run_of_the_one_that_trains_alike(tmp_path):
-    alone = narrow(find("table1"), seeds=1, methods=["scored(test='cos')"])
-    [made] = records.missing(alone.specs, [tmp_path], alone.kin)
+    alone = select(load_item("table1"), seeds=1, methods=["scored(test='cos')"])
+    [made] = records.missing(alone.specs, [tmp_path], alone.left_out)
     assert made.method == "er"
-    assert records.done(alone.specs, [tmp_path], alone.kin) == []
+    assert records.finished(alone.specs, [tmp_path], alone.left_out) == []
     write(tmp_path, made, 0.1, 0.2, otherwise={"accuracy": [0.3, 0.4]})
-    assert records.missing(alone.specs, [tmp_path], alone.kin) == []
-    [found] = records.done(alone.specs, [tmp_path], alone.kin)
+    assert records.missing(alone.specs, [tmp_path], alone.left_out) == []
+    [found] = records.finished(alone.specs, [tmp_path], alone.left_out)
     assert (found.spec, found.accuracy[-1]) == (alone.specs[0], [0.3, 0.4])
 
 
@@ -104,45 +105,45 @@ def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):
     for forms in ("own", "both"):
         pair = [spec_of(name, forms=forms) for name in ("uer_a", "uer(alpha=1)")]
         write(tmp_path, pair[0], 0.1, 0.3, otherwise={"accuracy": [0.9]})
-        assert [one.accuracy[-1][-1] for one in records.done(pair, [tmp_path])] == [0.3, 0.3]
+        assert [one.accuracy[-1][-1] for one in records.finished(pair, [tmp_path])] == [0.3, 0.3]
 
 
 def test_settings_that_the_paper_would_call_alike_are_told_apart():
     content = {"title": "Own", "methods": ["er", "uer", "uer(alpha=0.3)"], "lr": [0.1, 0.01], "seeds": 2}
-    item = parse(content, "own")
-    names = [row.name for row in render(item, []).sections[0].rows]
+    item = parse_definition(content, "own")
+    names = [row.name for row in render(item, []).rows]
     assert names == [
         "er lr 0.1", "er lr 0.01", "uer lr 0.1", "uer lr 0.01", "uer(alpha=0.3) lr 0.1", "uer(alpha=0.3) lr 0.01",
     ]  # fmt: skip
-    single = parse({**content, "lr": 0.1, "methods": ["er", "uer"]}, "own")
-    assert [row.name for row in render(single, []).sections[0].rows] == ["ER", "UER"]
+    single = parse_definition({**content, "lr": 0.1, "methods": ["er", "uer"]}, "own")
+    assert [row.name for row in render(single, []).rows] == ["ER", "UER"]
 
 
 def test_rows_of_steps_come_from_what_was_counted_and_timed():
-    item = find("table3")
+    item = load_item("table3")
     rendering = render(item, [], {"obc": {"c_d": 7 / 6, "time": 1.58}, "er": {"c_d": 1.0}})
-    cells = {(row.name, row.measure): row.ours and row.ours.mean for s in rendering.sections for row in s.rows}
+    cells = {(row.name, row.measure): row.ours for row in rendering.rows}
     assert cells["OBC", "c_d"] == pytest.approx(7 / 6)
     assert cells["OBC", "time"] == 1.58
     assert cells["ER", "time"] is cells["UER", "c_d"] is None
 
 
 def test_a_record_of_the_benchmark_is_read_and_a_wrong_one_refused(tmp_path):
-    path = tmp_path / costs.NAME
-    assert costs.recorded([tmp_path]) == {}
+    path = tmp_path / records.STEPS_FILE
+    assert records.recorded_steps([tmp_path]) == {}
     path.write_text(
         '{"methods": {"er": {"c_d": 1, "time": {"median": 1.0, "low": 0.9, "high": 1.2}, "documented": 1}}}'
     )
-    assert costs.recorded([tmp_path / "none", tmp_path]) == {
+    assert records.recorded_steps([tmp_path / "none", tmp_path]) == {
         "er": {"c_d": 1.0, "time": 1.0, "time_low": 0.9, "time_high": 1.2}
     }
     path.write_text('{"steps": {}}')
-    with pytest.raises(Exception, match="table3.json holds no record of evenhand bench"):
-        costs.recorded([tmp_path])
+    with pytest.raises(Exception, match="table3.json is not a record of evenhand bench"):
+        records.recorded_steps([tmp_path])
 
 
 def test_c_d_is_counted_by_operations():
-    counted = costs.counted(["finetune", "er"])
+    counted = records.counted_steps(["finetune", "er"])
     assert counted == {"finetune": {"c_d": pytest.approx(0.5, rel=0.01)}, "er": {"c_d": 1.0}}
 
 
@@ -151,14 +152,14 @@ def test_the_first_folder_that_has_a_run_counts(tmp_path):
     for folder, spec, level in (("a", specs[0], 0.1), ("b", specs[0], 0.9), ("b", specs[1], 0.3)):
         write(tmp_path / folder, spec, level, level)
     folders = [tmp_path / "a", tmp_path / "b", tmp_path / "none"]
-    assert [one.accuracy[-1][0] for one in records.done(specs, folders)] == [0.1, 0.3]
+    assert [one.accuracy[-1][0] for one in records.finished(specs, folders)] == [0.1, 0.3]
     assert records.missing(specs, folders) == [specs[2]]
     assert records.missing(specs, []) == specs
 
 
 def test_points_of_a_figure_are_means_over_seeds_in_its_own_order():
     fields = {"methods": ["uer", "er"], "memory": 50, "seeds": 2, "stages": 3, "backbone": "mlp"}
-    item = parse({"title": "Own", "kind": "figure", "draws": "balance", **fields}, "own")
+    item = parse_definition({"title": "Own", "kind": "figure", "draws": "balance", **fields}, "own")
     specs = grid(fields).specs
     results = [result(spec, 0.1 + 0.1 * spec.seed, 0.5 + 0.1 * spec.seed) for spec in reversed(specs)]
     both, previous, current = render(item, results).panels
@@ -173,16 +174,16 @@ def test_points_of_a_figure_are_means_over_seeds_in_its_own_order():
 def test_alpha_pairs_and_classes_are_drawn_where_they_belong():
     common = {"title": "Own", "kind": "figure", "memory": 50, "stages": 2, "backbone": "mlp"}
     names = ["uer_a", "uer(alpha=0.25)", "uer"]
-    scale = parse({**common, "draws": "scale", "methods": names}, "own")
+    scale = parse_definition({**common, "draws": "scale", "methods": names}, "own")
     [panel] = render(scale, [result(spec, 0.1 * i, 0.5) for i, spec in enumerate(scale.specs)]).panels
     assert panel.xs == (0.25, 0.5, 1.0)
     assert [point.mean for point in panel.curves[1].points] == pytest.approx([10, 20, 0])  # previous, by alpha
-    pairs = parse({**common, "draws": "improvement", "methods": ["mir+uer", "scr", "mir"]}, "own")
+    pairs = parse_definition({**common, "draws": "improvement", "methods": ["mir+uer", "scr", "mir"]}, "own")
     mir, scr = render(pairs, [result(spec) for spec in pairs.specs]).panels
     assert mir.title == "fashion-cut, |M| = 50: MIR"
     assert sorted(curve.name for curve in mir.curves) == ["+ UER", "plain"]
     assert [curve.name for curve in scr.curves] == ["plain"]
-    analysis = parse({**common, "draws": "analysis", "methods": ["er"]}, "own")
+    analysis = parse_definition({**common, "draws": "analysis", "methods": ["er"]}, "own")
     change, _, norm, probability = render(analysis, [result(analysis.specs[0], tilt=0.5)]).panels
     assert (norm.split, norm.xs) == (2, (1.0, 2.0, 3.0, 4.0))
     assert [point.mean for point in norm.curves[0].points] == [1, 1, 1.5, 1.5]

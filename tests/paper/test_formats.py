@@ -8,18 +8,18 @@ from html.parser import HTMLParser
 
 import pytest
 
-from evenhand.paper import find, render, texts
-from evenhand.paper.definitions import narrow, parse
-from evenhand.paper.sheets import Sheet
+from evenhand.paper import load_item, render, select
+from evenhand.paper.definitions import parse_definition
+from evenhand.paper.tables import TextTable, escape_latex
 from paper.made import result
 
-SHEET = Sheet("A & B", ("method", "a|b"), (("er_ace", "5 ± 1"), ("x", "not run")))
+TABLE = TextTable("A & B", ("method", "a|b"), (("er_ace", "5 ± 1"), ("x", "not run")))
 
 
 @pytest.fixture(scope="module")
 def table():
     """Two methods of Table 2 with two seeds each, ER far from the paper, UER at it; and a third that was not run."""
-    item = narrow(find("table2"), 2, ["cifar100"], [500, 1000], ["er", "uer", "er_ace", "iid++"])
+    item = select(load_item("table2"), 2, ["cifar100"], [500, 1000], ["er", "uer", "er_ace", "iid++"])
     level = {"er": 0.1, "uer": 0.246}
     specs = [spec for spec in item.specs if spec.memory == 1000 and spec.order == "classes" and spec.method in level]
     return render(item, [result(spec, *2 * [level[spec.method] + 0.01 * spec.seed]) for spec in specs])
@@ -28,7 +28,7 @@ def table():
 @pytest.fixture(scope="module")
 def figure():
     fields = {"methods": ["er", "uer"], "memory": 50, "stages": 3, "seeds": 3, "backbone": "mlp"}
-    item = parse({"title": "Own <figure>", "kind": "figure", "draws": "stages", **fields}, "own")
+    item = parse_definition({"title": "Own <figure>", "kind": "figure", "draws": "stages", **fields}, "own")
     return render(item, [result(spec, 0.1 + 0.01 * spec.seed, 0.5) for spec in item.specs])
 
 
@@ -59,11 +59,11 @@ class Reader(HTMLParser):
 
 
 def test_text_formats_escape_what_they_must():
-    assert texts.markdown(SHEET).splitlines()[0] == r"| method | a\|b |"
-    assert texts.markdown(SHEET).splitlines()[2] == "| er_ace | 5 ± 1 |"
-    assert r"er\_ace & 5 $\pm$ 1 \\" in texts.latex(SHEET)
-    assert r"a\textbar{}b \\" in texts.latex(SHEET)
-    assert texts.escaped("\\{x}^2 ~ 5%") == r"\textbackslash{}\{x\}\textasciicircum{}2 \textasciitilde{} 5\%"
+    assert TABLE.markdown().splitlines()[2] == r"| method | a\|b |"
+    assert TABLE.markdown().splitlines()[4] == "| er_ace | 5 ± 1 |"
+    assert r"er\_ace & 5 $\pm$ 1 \\" in TABLE.latex()
+    assert r"a\textbar{}b \\" in TABLE.latex()
+    assert escape_latex("\\{x}^2 ~ 5%") == r"\textbackslash{}\{x\}\textasciicircum{}2 \textasciitilde{} 5\%"
 
 
 def test_every_format_of_a_table_holds_paper_ours_difference_seeds_and_flag(table, tmp_path):
@@ -75,7 +75,7 @@ def test_every_format_of_a_table_holds_paper_ours_difference_seeds_and_flag(tabl
     read = {path.suffix[1:]: path.read_bytes() for path in paths}
     er = ["ER", "17.6 ± 0.9", "10.5 ± 6.4", "-7.1", "2", "differs"]
     assert f"| {' | '.join(er)} |" in read["md"].decode()
-    assert " & ".join(map(texts.escaped, er)) + r" \\" in read["tex"].decode()
+    assert " & ".join(map(escape_latex, er)) + r" \\" in read["tex"].decode()
     page = Reader(read["html"].decode())
     assert page.open == []
     assert er in page.rows
@@ -85,7 +85,7 @@ def test_every_format_of_a_table_holds_paper_ours_difference_seeds_and_flag(tabl
     [row] = [row for row in rows if row["method"] == "er" and row["memory"] == "1000"]
     assert (row["paper"], row["seeds"], row["flagged"]) == ("17.6", "0 1", "True")
     assert float(row["ours"]) == pytest.approx(10.5)
-    assert len(rows) == sum(len(section.rows) for section in table.sections) == 7
+    assert len(rows) == len(table.rows) == 7
     assert read["png"].startswith(b"\x89PNG")
     assert b"Split CIFAR100, |M| = 1000" in read["svg"]
     assert b"|M| = 500" not in read["svg"]  # nothing was run of it
@@ -128,7 +128,7 @@ def test_data_is_complete_and_plain_json(table, figure):
 
 def test_with_nothing_run_there_are_numbers_and_no_picture(tmp_path):
     for slug in ("table4", "scale"):
-        paths, _ = render(find(slug), []).write(tmp_path)
+        paths, _ = render(load_item(slug), []).write(tmp_path)
         assert {path.suffix for path in paths} == {".md", ".tex", ".csv", ".html"}
     assert "| ER | 15.6 ± 2.6 | not run |  |  |  |" in (tmp_path / "table4.md").read_text()
     assert "Not run." in (tmp_path / "scale.html").read_text()
@@ -136,11 +136,10 @@ def test_with_nothing_run_there_are_numbers_and_no_picture(tmp_path):
 
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
 def test_without_the_extra_the_texts_are_written_and_the_rest_is_told(table, tmp_path, monkeypatch, missing):
-    gone = (missing, "evenhand.paper.figures", "evenhand.paper.html", "evenhand.report.figures", "evenhand.report.look")
+    gone = (missing, "evenhand.paper.drawing", "evenhand.report.styles")
     for name in [name for name in sys.modules if name.startswith(gone)]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("evenhand.paper.figures", raising=False)
-    monkeypatch.delattr("evenhand.paper.html", raising=False)
+    monkeypatch.delattr("evenhand.paper.drawing", raising=False)
     load = builtins.__import__
 
     def refuse(name, *rest):
@@ -156,13 +155,13 @@ def test_without_the_extra_the_texts_are_written_and_the_rest_is_told(table, tmp
 
 def test_a_table_of_many_stages_ends_with_the_last():
     fields = {"methods": ["er"], "data": "cifar100", "stages": 20, "seeds": 1}
-    item = parse({"title": "Own", "kind": "figure", "draws": "stages", **fields}, "own")
-    [sheet] = render(item, [result(spec) for spec in item.specs]).sheets
-    assert sheet.columns[1:-1] == ("1", "3", "5", "7", "9", "11", "13", "15", "17", "19", "20")
+    item = parse_definition({"title": "Own", "kind": "figure", "draws": "stages", **fields}, "own")
+    [table] = render(item, [result(spec) for spec in item.specs]).text_tables()
+    assert table.columns[1:-1] == ("1", "3", "5", "7", "9", "11", "13", "15", "17", "19", "20")
 
 
 def test_alphas_are_compared_by_the_seeds_that_all_have():
-    item = narrow(find("scale"), 2, methods=["uer", "uer_a"])
+    item = select(load_item("scale"), 2, methods=["uer", "uer_a"])
     levels = {("uer", 0): 0.2, ("uer", 1): 0.4, ("uer_a", 0): 0.3}
     made = [
         result(spec, *2 * [levels[spec.method, spec.seed]]) for spec in item.specs if (spec.method, spec.seed) in levels
@@ -174,6 +173,6 @@ def test_alphas_are_compared_by_the_seeds_that_all_have():
 
 
 def test_a_figure_without_runs_has_the_header_of_one(tmp_path):
-    render(find("scale"), []).write(tmp_path)
+    render(load_item("scale"), []).write(tmp_path)
     assert (tmp_path / "scale.csv").read_text() == "panel,name,x,at,mean,interval,seeds\n"
     assert (tmp_path / "scale.tex").read_text() == "% Figure: the scale alpha: not run.\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.paper import find, items
+from evenhand.paper import all_items, load_item
 
 TABLES = dict(
     re.findall(r"% (table\d)\n(.*?)\\end\{tabular\}", Path(__file__).with_name("published.tex").read_text(), re.DOTALL)
@@ -27,7 +27,7 @@ def pair(cell):
 
 
 def test_table_2_has_all_of_the_paper_s_rows_and_no_other_number():
-    expected = {(one.name, one.fields["data"], one.fields.get("memory")): one for one in find("table2").expected}
+    expected = {(one.title, one.fields["data"], one.fields.get("memory")): one for one in load_item("table2").published}
     found = 0
     for name, *cells in lines("table2"):
         name = re.sub(r" *\(.*", "", name)
@@ -45,13 +45,13 @@ def test_table_2_has_all_of_the_paper_s_rows_and_no_other_number():
 
 
 def test_table_1_is_that_of_the_paper_and_names_the_right_scorings():
-    item = find("table1")
+    item = load_item("table1")
     rows = [line for line in lines("table1") if "±" in "".join(line)]
-    assert len(rows) == len(item.expected) == len(item.settings()) == 8
-    for (index, *cells), one in zip(rows, item.expected, strict=True):
+    assert len(rows) == len(item.published) == len(item.settings()) == 8
+    for (index, *cells), one in zip(rows, item.published, strict=True):
         forms = [FORMS[cell] for cell in cells[:3]]
-        assert one.name == f"{index.removeprefix('l|')}: {', '.join(forms)}"
-        [spec] = [spec for spec in item.settings() if one.fits(spec)]
+        assert one.title == f"{index.removeprefix('l|')}: {', '.join(forms)}"
+        [spec] = [spec for spec in item.settings() if one.matches(spec)]
         scoring = spec.resolved.scoring
         assert [[form for form, _ in scoring.learn], [form for form, _ in scoring.replay]] == [[forms[0]], [forms[1]]]
         assert scoring.test == forms[2]
@@ -67,8 +67,8 @@ def test_table_1_is_that_of_the_paper_and_names_the_right_scorings():
 
 def test_table_3_is_that_of_the_paper():
     names, costs, seconds = (line[1:] for line in lines("table3")[:3])
-    expected = find("table3").expected
-    assert [one.name for one in expected] == names
+    expected = load_item("table3").published
+    assert [one.title for one in expected] == names
     assert [one.numbers["c_d"] for one in expected] == [float(cost) for cost in costs]
     ratios = [float(time) / float(seconds[0]) for time in seconds]
     assert [one.numbers["time"] for one in expected] == pytest.approx(ratios)
@@ -76,19 +76,19 @@ def test_table_3_is_that_of_the_paper():
 
 def test_table_4_is_that_of_the_paper():
     rows = [line for line in lines("table4") if "±" in "".join(line)]
-    expected = find("table4").expected
+    expected = load_item("table4").published
     assert len(rows) == len(expected) == 6
     for (name, accuracy, current, previous), one in zip(rows, expected, strict=True):
-        assert one.name == name
+        assert one.title == name
         numbers = {"accuracy": pair(accuracy)[0], "current": float(current), "previous": float(previous)}
         assert (one.numbers, one.interval) == (numbers, pair(accuracy)[1])
-    couples = [spec.resolved.scoring.couple for spec in find("table4").settings()]
+    couples = [spec.resolved.scoring.couple for spec in load_item("table4").settings()]
     assert couples == ["head", "head", "head", "neck", "head", "both"]
-    assert all(spec.neck for spec in find("table4").specs)
+    assert all(spec.neck for spec in load_item("table4").specs)
 
 
 def test_runs_are_those_of_the_paper():
-    table2 = find("table2")
+    table2 = load_item("table2")
     assert len(table2.specs) == (16 * 4 + 3) * 3 * 10
     methods = {data: {spec.method for spec in table2.specs if spec.data == data} for data in SIZES}
     assert {"aser(n=9)", "er_dvc(weight=2.0)"} <= methods["cifar10"]
@@ -97,16 +97,16 @@ def test_runs_are_those_of_the_paper():
     assert {(spec.data, spec.stages) for spec in table2.specs if spec.order == "classes"} == {
         ("cifar10", 5), ("cifar100", 10), ("miniimagenet", 10)
     }  # fmt: skip
-    for item in items():
+    for item in all_items():
         settings = {(spec.augment, spec.views, spec.passes, spec.lr, spec.batch, spec.replay) for spec in item.specs}
         assert settings == {("scr", "concat", "joint", 0.1, 10, 10)}
         assert item.command == f"evenhand paper {item.slug}"
         assert {spec.seed for spec in item.specs} == (set(range(10)) if item.source == "runs" else {0})
-        assert {spec.data for spec in item.specs} == {*item.times.measured, *item.times.estimated}
-        assert (item.kind == "figure") == (not item.expected)
-    alphas = [spec.resolved.scoring.replay.dot for spec in find("scale").settings()]
+        assert {spec.data for spec in item.specs} == {*item.time.measured, *item.time.estimated}
+        assert (item.kind == "figure") == (not item.published)
+    alphas = [spec.resolved.scoring.replay.dot for spec in load_item("scale").settings()]
     assert alphas == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-    pairs = [spec.method for spec in find("improvement").settings()]
+    pairs = [spec.method for spec in load_item("improvement").settings()]
     assert {name.removesuffix("+uer") for name in pairs if name.endswith("+uer")} == {
         name for name in pairs if not name.endswith("+uer")
     }

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from evenhand.experiment import Spec
-from evenhand.experiment.engine import run_all
+from evenhand.experiment.engine.dispatch import run_all
+from evenhand.experiment.spec import Spec
 from evenhand.report import write
 
 pytestmark = [

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from evenhand import cli
+from evenhand.cli import app
 from evenhand.report import html
 from experiment.folders import spec_of, write
 
@@ -10,7 +10,7 @@ from experiment.folders import spec_of, write
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
     """Drawing is what takes the time."""
-    monkeypatch.setattr(html, "_plates", lambda *_: [])
+    monkeypatch.setattr(html, "_figures", lambda *_: [])
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def done(run, matrix):
 def report(capsys):
     def call(*arguments):
         with pytest.raises(SystemExit) as end:
-            cli.main(["report", *map(str, arguments)])
+            app.main(["report", *map(str, arguments)])
         out = capsys.readouterr()
         return end.value.code or 0, out.out, out.err
 
@@ -40,11 +40,11 @@ def report(capsys):
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("spec.json", "[]", "{} is damaged: its spec cannot be read."),
-        ("spec.json", '{"method": "errr"}', "{}/spec.json cannot be used: There is no method called 'errr'."),
-        ("spec.json", "{", "{}/spec.json is damaged: it holds no JSON."),
-        ("status.json", "[]", "{}/status.json is damaged: it holds no status."),
-        ("metrics.jsonl", "[]", "{}/metrics.jsonl is damaged: it holds 1 of"),
+        ("spec.json", "[]", "{}/spec.json is invalid: A run must be a table."),
+        ("spec.json", '{"method": "errr"}', "{}/spec.json is invalid: There is no method called 'errr'."),
+        ("spec.json", "{", "{}/spec.json is damaged: it is not valid JSON."),
+        ("status.json", "[]", "{}/status.json is damaged: it is not a JSON object."),
+        ("metrics.jsonl", "[]", "{}/metrics.jsonl is damaged: it has 1 of"),
     ],
 )
 def test_a_damaged_run_is_named_and_left_out(report, done, tmp_path, file, content, sentence):
@@ -54,7 +54,7 @@ def test_a_damaged_run_is_named_and_left_out(report, done, tmp_path, file, conte
     page = tmp_path / "page.html"
     code, out, err = report(tmp_path / "runs", "-o", page)
     assert (code, out) == (0, f"{page}: 1 runs\n")
-    assert err.startswith(f"Left out: {sentence.format(bad)}")
+    assert err.startswith(f"Skipped: {sentence.format(bad)}")
     assert err.count("\n") == 1
     assert spec_of("er").key in page.read_text()
     assert spec_of("uer").key not in page.read_text()
@@ -67,8 +67,8 @@ def test_an_outdated_run_is_named_and_left_out(report, done, tmp_path):
     page = tmp_path / "page.html"
     code, out, err = report(tmp_path / "runs", "-o", page)
     assert (code, out) == (0, f"{page}: 1 runs\n")
-    assert "Left out: " in err
-    assert f"The same run is called {spec_of('uer').key} now." in err
+    assert "Skipped: " in err
+    assert f"The key of this run is now {spec_of('uer').key}." in err
 
 
 def test_runs_that_are_not_done_are_left_out_without_a_word(report, done, tmp_path):
@@ -83,8 +83,8 @@ def test_nothing_but_damaged_runs_is_an_error_after_their_names(report, done, tm
     (done(tmp_path, spec_of("er")) / "spec.json").write_text("[]")
     code, out, err = report(tmp_path, "-o", tmp_path / "page.html")
     assert (code, out) == (2, "")
-    assert err.startswith("Left out: ")
-    assert err.endswith(f"There is no finished run in {tmp_path}. Make one with evenhand run.\n")
+    assert err.startswith("Skipped: ")
+    assert err.endswith(f"There is no finished run in {tmp_path}. Start one with evenhand run.\n")
 
 
 @pytest.mark.parametrize("output", [".", ""])

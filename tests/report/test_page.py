@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 from evenhand import errors, report
-from evenhand.report import figures, html, look
-from evenhand.report.collect import collect
+from evenhand.report import accuracy_figures, html
+from evenhand.report.scenarios import scenarios
+from evenhand.report.styles import PALETTE, assign_styles
 
 THREE = [[0.9], [0.5, 0.7], [0.4, 0.6, 0.8]]
 LINKS = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
@@ -64,7 +65,7 @@ def write(tmp_path):
 @pytest.fixture
 def no_figures(monkeypatch):
     """For pages of which only the tables are read: drawing is what takes the time."""
-    monkeypatch.setattr(html, "_plates", lambda *_: [])
+    monkeypatch.setattr(html, "_figures", lambda *_: [])
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -97,7 +98,7 @@ def test_every_figure_has_a_caption_and_a_name(run, matrix, write):
     assert text.count("<figcaption>") == text.count("<figure") == 5
     assert text.count("<svg") == text.count('role="img"') == 13
     assert "var(--m0)" in text
-    assert not set(look.PALETTE) & set(re.findall(r"#[0-9a-f]{6}", text.split("</style>")[1]))
+    assert not set(PALETTE) & set(re.findall(r"#[0-9a-f]{6}", text.split("</style>")[1]))
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -106,7 +107,7 @@ def test_settings_environment_and_keys_are_listed(run, matrix, write):
     text = write([run("er", matrix(0.5, 0.7), seed=s, environment=chips[s], lr=0.125) for s in (0, 1)])
     assert "<dt>lr</dt><dd>0.125</dd>" in text
     assert "<dt>torch</dt><dd>2.9</dd>" in text
-    assert "<dt>processor</dt><dd>A <small>(1 runs)</small>; B <small>(1 runs)</small></dd>" in text
+    assert "<dt>processor</dt><dd>A <small>(1 run)</small>; B <small>(1 run)</small></dd>" in text
     assert "key-er-1-" in text
 
 
@@ -144,7 +145,7 @@ def test_one_method_and_one_stage_are_enough(run, matrix, write, stages, seeds):
     text = write([run("uer", matrix(0.5, 0.7, stages), seed=s) for s in range(seeds)])
     assert Reader(text).cells["uer"][1][:1] == ("\u2013" if stages == 1 else "5")
     assert ("±" in text.split("About the numbers")[0]) == (seeds > 1)
-    assert ("Previous against current" in text) == (stages > 1)
+    assert ("Previous and current" in text) == (stages > 1)
     assert "nan" not in text.split("</style>")[1].lower()
 
 
@@ -166,33 +167,33 @@ def test_a_hundred_classes_have_no_labels_that_overlap(run, matrix, write):
 def test_many_methods_keep_the_compared_ones_in_colour(run, matrix):
     names = ["uer", "er", *(f"m{i}" for i in range(16))]
     results = [run(name, matrix(0.9 - 0.04 * i, 0.9)) for i, name in enumerate(reversed(names))]
-    given = look.looks(collect(results))
-    assert given["uer"].colour == look.PALETTE[0]
-    assert given["er"].colour == look.PALETTE[1]
-    assert sum(one.strong for one in given.values()) == 6
-    strong = [one.colour for one in given.values() if one.strong]
+    styles = assign_styles(scenarios(results))
+    assert styles["uer"].colour == PALETTE[0]
+    assert styles["er"].colour == PALETTE[1]
+    assert sum(style.strong for style in styles.values()) == 6
+    strong = [style.colour for style in styles.values() if style.strong]
     assert len(set(strong)) == 6
-    few = look.looks(collect(results[:7]))
-    assert len({one.colour for one in few.values()}) == 7
-    assert all(one.strong for one in few.values())
+    few = assign_styles(scenarios(results[:7]))
+    assert len({style.colour for style in few.values()}) == 7
+    assert all(style.strong for style in few.values())
 
 
-def test_a_method_has_the_same_colour_in_every_section(run, matrix):
+def test_a_method_has_the_same_colour_in_every_scenario(run, matrix):
     small = [run("uer", matrix(0.6, 0.9)), run("er", matrix(0.5, 0.9)), run("mir", matrix(0.4, 0.9))]
     large = [run("mir", matrix(0.9, 0.9), memory=500), run("er", matrix(0.5, 0.9), memory=500)]
-    given = look.looks(collect(small + large))
-    assert [given[name].css for name in ("uer", "er", "mir")] == ["var(--m0)", "var(--m1)", "var(--m2)"]
+    styles = assign_styles(scenarios(small + large))
+    assert [styles[name].css for name in ("uer", "er", "mir")] == ["var(--m0)", "var(--m1)", "var(--m2)"]
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_several_sections_have_an_overview(run, matrix, write):
+def test_several_scenarios_have_an_overview(run, matrix, write):
     results = [run("er", [[0.5]], order="iid"), run("er", [[0.4]], order="iid++"), run("uer", [[0.6]], order="iid")]
     rows = [row for row in Reader(write(results)).rows if row[0].strip() == "uer"]
     assert [cell.strip() for cell in rows[0][1:]] == ["60.0", "\u2013"]
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_no_two_sections_have_the_same_heading(run, matrix, write):
+def test_no_two_scenarios_have_the_same_heading(run, matrix, write):
     text = write([run("er", matrix(0.5, 0.7, stages), order="blurry") for stages in (2, 4)])
     headings = re.findall("<h2>(.*?)</h2>", text)
     assert len(set(headings)) == len(headings) == 4  # with the overview, and what is said about the numbers
@@ -200,7 +201,7 @@ def test_no_two_sections_have_the_same_heading(run, matrix, write):
 
 @pytest.mark.parametrize("count", [1, 5, 18])
 def test_labels_beside_lines_are_apart_and_in_order(count):
-    places = figures.spread(sorted((i * 0.37) % 0.3 + 0.7 for i in range(count)), 0.05)
+    places = accuracy_figures.spread(sorted((i * 0.37) % 0.3 + 0.7 for i in range(count)), 0.05)
     assert all(b - a >= 0.05 - 1e-5 for a, b in itertools.pairwise(places))
     assert places[0] >= 0
     assert places[-1] <= 1
@@ -217,12 +218,12 @@ def test_drawing_leaves_matplotlib_as_it_was(run, write):
 
 
 def test_no_run_is_an_error_with_the_next_step(tmp_path):
-    with pytest.raises(errors.InputError, match="no finished run to report. Make one with evenhand run"):
+    with pytest.raises(errors.InputError, match="no finished run to report. Start one with evenhand run"):
         report.write([], tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
-def test_a_missing_extra_is_told_in_one_sentence(run, matrix, tmp_path, monkeypatch, missing):
+def test_a_missing_extra_is_named_in_one_sentence(run, matrix, tmp_path, monkeypatch, missing):
     for name in [name for name in sys.modules if name.startswith((missing, "evenhand.report."))]:
         monkeypatch.delitem(sys.modules, name)
     load = builtins.__import__

@@ -1,0 +1,180 @@
+"""Modules that people bring: frozen layers, Dropout, layers in any order, a dim of their own, modes and odd folds."""
+
+import copy
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from evenhand import Learner, Network
+from evenhand.backbones import MLP
+from evenhand.errors import InputError
+from evenhand.files import read_state
+
+METHODS = ["er", "uer", "agem", "mir", "gss", "gmed", "obc", "er_dvc"]
+
+
+def images(count=4, channels=3, side=8, seed=0):
+    return torch.rand(count, channels, side, side, generator=torch.Generator().manual_seed(seed))
+
+
+def classifier(seed=0, **more):
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, **more), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(216, 2)
+    )
+
+
+class Patches(nn.Module):
+    """Images cut into patches, each embedded by a Linear: its values are not those of an image."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(48, 8)
+        self.dim = 99  # of something else
+        self.classify = nn.Linear(8, 2)
+
+    def forward(self, x):
+        patches = x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).reshape(len(x), -1, 48)
+        return self.classify(self.embed(patches).mean(1))
+
+
+class LateFirst(nn.Module):
+    """The layer that is registered first is not the first to be passed."""
+
+    def __init__(self):
+        super().__init__()
+        self.middle = nn.Linear(16, 8)
+        self.first = nn.Linear(6, 16)
+        self.last = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(self.middle(self.first(x)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_frozen_layer_stays_as_it_is_and_the_others_learn(method):
+    model = classifier()
+    for parameter in model[0].parameters():
+        parameter.requires_grad_(False)
+    learner = Learner(model, method, memory=8, replay=4, device="cpu")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for seed in range(6):
+        learner.observe(images(seed=seed), [0, 1, 2, 3])
+    moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert not {name for name in moved if name.startswith("0.")}
+    assert {"1.weight", "1.running_mean"} <= moved
+    assert learner.network.head.weight.shape == (4, 216)
+
+
+@pytest.mark.parametrize(("module", "x"), [(Patches(), images(side=16)), (LateFirst(), torch.rand(4, 6))])
+def test_what_goes_through_is_admitted_however_it_is_built(module, x):
+    learner = Learner(module, "er", memory=8, device="cpu")
+    learner.observe(x, [0, 1, 2, 3])
+    assert len(learner.predict(x)) == 4
+
+
+@pytest.mark.parametrize(
+    ("module", "x", "sentence"),
+    [
+        (LateFirst(), torch.rand(4, 7), r"cannot process samples of the shape \(7,\): mat1 and mat2"),
+        (classifier(), images(channels=1), r"cannot process samples of the shape \(1, 8, 8\): .*chan"),
+        (
+            classifier(),
+            images(side=9),
+            r"\(3, 9, 9\) into features of the shape \(294,\), but its head takes \(216,\)\.",
+        ),
+        (classifier(), torch.rand(4, 192), r"cannot process samples of the shape \(192,\): Expected"),
+        (
+            Network.of(nn.Sequential(nn.Linear(6, 16)), dim=8),
+            torch.rand(4, 6),
+            r"samples of the shape \(6,\) into features of the shape \(16,\), but its head takes \(8,\)\.",
+        ),
+        (
+            nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)),
+            images(),
+            r"into features of the shape \(3, 8, 8\), but its head takes \(8,\)",
+        ),
+    ],
+)
+def test_what_does_not_go_through_is_refused_and_leaves_no_trace(module, x, sentence):
+    learner = Learner(module, "er", memory=8, device="cpu")
+    before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    with pytest.raises(InputError, match=sentence):
+        learner.observe(x, [0, 1, 2, 3])
+    assert learner.labels == []
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.state_dict().items())
+
+
+def test_a_model_in_evaluation_mode_is_trained_all_the_same():
+    learner = Learner(classifier().eval(), "er", memory=8, device="cpu")
+    before = learner.network.trunk[1].running_mean.clone()
+    learner.observe(images(), [0, 1, 2, 3])
+    assert all(module.training for module in learner.network.modules())
+    assert not torch.equal(learner.network.trunk[1].running_mean, before)
+
+
+def test_dropout_draws_from_a_generator_of_the_learner(tmp_path, same):
+    ends = []
+    for outside in (1, 2):
+        learner = Learner(classifier(), "er", memory=8, device="cpu")
+        torch.manual_seed(outside)
+        state = torch.get_rng_state()
+        for seed in range(4):
+            learner.observe(images(seed=seed), [0, 1, 2, 3])
+        assert torch.equal(torch.get_rng_state(), state)
+        ends.append(learner)
+    assert same(*ends)
+    other = Learner(classifier(), "er", memory=8, seed=1, device="cpu")
+    assert not torch.equal(other.generators["network"].get_state(), ends[0].generators["network"].get_state())
+
+    ends[0].save(tmp_path / "learner")
+    loaded = Learner.load(tmp_path / "learner", classifier(seed=5), device="cpu")
+    for learner in (ends[1], loaded):
+        learner.observe(images(seed=9), [0, 1, 2, 3])
+    assert same(ends[1], loaded)
+
+
+@pytest.mark.parametrize("own", [{}, {"track_running_stats": False}])
+def test_predictions_are_those_of_the_network_in_evaluation_mode(own):
+    class Backwards(nn.Sequential):
+        """One with a way of its own: neighbours do not follow each other."""
+
+        def forward(self, x):
+            return self[1](self[0](self[2](x)))
+
+    torch.manual_seed(0)
+    trunk = nn.Sequential(Backwards(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.BatchNorm2d(3)), classifier(**own))
+    odd = nn.Sequential(Backwards(nn.ReLU(), nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), trunk)
+    learner = Learner(odd, "er", memory=8, device="cpu")
+    for seed in range(4):
+        learner.observe(images(seed=seed), [0, 1, 2, 3])
+    still = copy.deepcopy(learner.network).eval()
+    with torch.no_grad():
+        [expected] = still(images(seed=9))
+    assert torch.allclose(learner.scores(images(seed=9)), expected, atol=1e-5)
+
+
+LOADING = """
+import sys, torch
+from evenhand import Learner
+torch.set_num_threads(1)
+learner = Learner.load(sys.argv[1], device="cpu")
+learner.observe(torch.eye(4), ["a", "b", "c", "d"])
+learner.save(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("method", ["mir+uer", "ss_il"])
+def test_a_learner_is_loaded_by_a_process_that_knows_nothing_of_it(method, tmp_path):
+    learner = Learner(MLP((4,), hidden=8), method, memory=20, device="cpu")
+    learner.observe(torch.eye(4), ["a", "b", "c", "d"])
+    learner.save(tmp_path / "saved")
+    subprocess.run([sys.executable, "-c", LOADING, tmp_path / "saved", tmp_path / "on"], check=True)
+    learner.observe(torch.eye(4), ["a", "b", "c", "d"])
+    tensors, facts = read_state(tmp_path / "on")
+    assert facts == json.loads(json.dumps(learner.facts()))
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in learner.state_dict().items())

@@ -1,0 +1,179 @@
+import json
+import sys
+
+import numpy as np
+import pyarrow
+import pytest
+
+from datasets.makers import arrow, encode, flat, hf, left, noise, parquet, write
+from evenhand import datasets
+from evenhand.errors import InputError
+
+ROWS = [(flat(10 * number), number % 2) for number in range(10)]
+
+
+def greys(x):
+    return x[:, 0, 0, 0].tolist()
+
+
+def load(path, **options):
+    return datasets.load(f"hf:{path}", **options)
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("train/data-00000-of-00001.arrow", "test/data-00000-of-00001.arrow"),
+        ("train/data-00000-of-00001.arrow", "validation/data-00000-of-00001.arrow"),
+        ("data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"),
+        ("data/train-00000-of-00001-0a1b.parquet", "data/validation-00000-of-00001-0a1b.parquet"),
+        ("train.parquet", "valid.parquet"),
+        ("Train.arrow", "val.parquet"),
+    ],
+)
+def test_both_formats_and_all_names_of_splits(tmp_path, train, test):
+    pictures = noise(6, 8, 9, 3)
+    rows = [(encode(x), number % 2) for number, x in enumerate(pictures)]
+    files = {train: rows[:4], test: rows[4:]}
+    write(tmp_path / "mine", {name: (arrow if "arrow" in name else parquet)(hf(part)) for name, part in files.items()})
+    dataset = load(tmp_path / "mine")
+    assert dataset.classes == ("cat", "dog")
+    assert np.array_equal(dataset.train_x, pictures[:4].transpose(0, 3, 1, 2))
+    assert np.array_equal(dataset.test_x, pictures[4:].transpose(0, 3, 1, 2))
+    assert dataset.train_y.tolist() == [0, 1, 0, 1]
+    assert dataset.test_y.tolist() == [0, 1]
+
+
+def test_parts_of_a_split_come_in_their_order(tmp_path):
+    files = {f"train/data-0000{part}-of-00003.arrow": arrow(hf(ROWS[3 * part : 3 * part + 3])) for part in range(3)}
+    files["test/data-00000-of-00001.arrow"] = arrow(hf(ROWS[:2]))
+    files["train/dataset_info.json"] = files["train/state.json"] = files["dataset_dict.json"] = b"{}"
+    assert greys(load(write(tmp_path / "mine", files)).train_x) == [10 * number for number in range(9)]
+
+
+@pytest.mark.parametrize("name", ["train.parquet", "data.arrow", "validation.parquet"])
+def test_without_a_second_split_every_fifth_sample_of_a_class_is_held_out(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes((arrow if "arrow" in name else parquet)(hf(ROWS + ROWS[:4])))
+    dataset = load(path)
+    assert greys(dataset.test_x) == [0, 10, 0, 10]  # the first and the sixth of each
+    assert greys(dataset.train_x) == [20, 30, 40, 50, 60, 70, 80, 90, 20, 30]
+    assert dataset.test_y.tolist() == [0, 1, 0, 1]
+
+
+def test_the_test_split_comes_before_validation(tmp_path):
+    parts = {"train": ROWS, "test": ROWS[2:4], "validation": ROWS[4:6]}
+    path = write(tmp_path / "mine", {f"{split}.parquet": parquet(hf(rows)) for split, rows in parts.items()})
+    assert greys(load(path).test_x) == [20, 30]
+
+
+def test_columns_by_their_declared_kinds(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(parquet(hf(ROWS, image="photo", label="animal")))
+    assert load(tmp_path / "x.parquet").classes == ("cat", "dog")
+
+
+def test_columns_by_their_usual_names(tmp_path):
+    for image, label in (("image", "label"), ("img", "labels"), ("img", "fine_label")):
+        (tmp_path / "x.parquet").write_bytes(parquet(hf(ROWS, image=image, label=label, declared=False)))
+        dataset = load(tmp_path / "x.parquet")
+        assert dataset.classes == ("0", "1")
+        assert len(dataset.train_y) == 8
+
+
+def test_images_as_plain_bytes(tmp_path):
+    table = pyarrow.table({"image": [content for content, _ in ROWS], "label": [label for _, label in ROWS]})
+    (tmp_path / "x.arrow").write_bytes(arrow(table))
+    assert greys(load(tmp_path / "x.arrow").test_x) == [0, 10]
+
+
+def test_size_and_skip_bad(tmp_path):
+    rows = [*ROWS[:4], (b"no image", 0), (flat(90, side=20), 1)]
+    (tmp_path / "x.parquet").write_bytes(parquet(hf(rows)))
+    with pytest.raises(InputError, match=r"Training image 2 of .*x\.parquet and 1 more cannot be used"):
+        load(tmp_path / "x.parquet")
+    dataset = load(tmp_path / "x.parquet", size=4, skip_bad=True)
+    assert dataset.shape == (3, 4, 4)
+    assert greys(dataset.train_x) == [20, 30, 90]
+    assert dataset.notes == (
+        f"Skipped Training image 2 of {tmp_path / 'x.parquet'}: It is not a complete image (UnidentifiedImageError).",
+    )
+
+
+def table(labels, images=None, **more):
+    images = [flat(1)] * len(labels) if images is None else images
+    return pyarrow.table({"image": images, "label": labels, **more})
+
+
+def facts(features):
+    rows = table([0, 1])
+    return rows.replace_schema_metadata(
+        {"huggingface": features if isinstance(features, bytes) else json.dumps(features)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (pyarrow.table({"text": ["a"], "label": [1]}), r"has no column of type Image\. It has text, label\."),
+        (pyarrow.table({"image": [b"a"], "y": [1]}), r"has no column of type ClassLabel\. It has image, y\."),
+        (table([0, 1], [flat(1), None]), r"must contain the bytes of its images\. Row 1 does not"),
+        (
+            table([0, 1], [{"bytes": None, "path": "a.png"}] * 2),
+            r"the bytes of its images\. Row 0 does not",
+        ),
+        (table([0, -1]), r"The labels of .* must be whole numbers of at least 0"),
+        (table([0, None]), r"The labels of .* must be whole numbers of at least 0"),
+        (table(["a", "b"]), r"The labels of .* must be whole numbers of at least 0"),
+        (table([0.0, 1.0]), r"The labels of .* must be whole numbers of at least 0"),
+        (table([True, False]), r"The labels of .* must be whole numbers of at least 0"),
+        (table(pyarrow.array([0, 1 << 63], pyarrow.uint64())), r"The labels of .* must be whole numbers of at least 0"),
+        (table([0, 0, 1 << 30, 1]), r"must number its classes from 0\. Got 1073741824 instead"),
+        (table([0, 0, 0]), r"must have at least two classes\. It has 1"),
+        (table(pyarrow.array([], pyarrow.int64()), pyarrow.array([], pyarrow.binary())), r"It has no rows"),
+        (hf([(flat(1), 0), (flat(1), 2)] * 2), r"The training labels of .* must be numbers below 2\. Got 2 instead"),
+        (facts([]), r"is damaged: it is not a complete table"),
+        (facts({"info": {"features": {"image": 3}}}), r"is damaged: it is not a complete table"),
+        (facts({"info": {"features": {"label": {"names": 3}}}}), r"is damaged: it is not a complete table"),
+        (facts(b"{"), r"is damaged: it is not a complete table"),
+        (facts(b"[" * 100_000), r"is damaged: it is not a complete table"),
+        (pyarrow.Table.from_arrays([pyarrow.array([1])] * 3, ["image", "image", "label"]), "is not a complete table"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path, made, sentence):
+    (tmp_path / "x.arrow").write_bytes(arrow(made))
+    with pytest.raises(InputError, match=sentence):
+        load(tmp_path / "x.arrow")
+    assert left(tmp_path) == ["data", "x.arrow"]
+
+
+@pytest.mark.parametrize("kind", [arrow, parquet])
+def test_truncated_tables(tmp_path, kind):
+    path = tmp_path / f"x.{kind.__name__}"
+    whole = kind(hf(ROWS))
+    for size in (0, 3, 100, len(whole) // 2, len(whole) - 30):
+        path.write_bytes(whole[:size])
+        with pytest.raises(InputError, match=rf"x\.{kind.__name__} is damaged: it is not a complete table"):
+            load(path)
+
+
+def test_offsets_that_lead_anywhere(tmp_path):
+    """The offsets of the images in the second buffer are large: following them would end the process."""
+    whole = arrow(table([0, 1], [b"abcdefgh", b"ijklmnop"]))
+    offsets = np.array([0, 8, 16], np.int32).tobytes()
+    assert whole.count(offsets) == 1
+    (tmp_path / "x.arrow").write_bytes(whole.replace(offsets, np.array([0, 1 << 30, 1 << 31 - 1], np.int32).tobytes()))
+    with pytest.raises(InputError, match=r"x\.arrow is damaged: it is not a complete table"):
+        load(tmp_path / "x.arrow")
+
+
+def test_no_tables(tmp_path):
+    for path in (tmp_path, tmp_path / "nothing", tmp_path / "nothing.parquet"):
+        with pytest.raises(InputError, match=rf"There are no \.arrow or \.parquet files in {path}\."):
+            load(path)
+
+
+def test_without_pyarrow(tmp_path, monkeypatch):
+    (tmp_path / "x.arrow").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"need pyarrow\. Install it with pip install 'evenhand\[tables\]'"):
+        load(tmp_path / "x.arrow")
