@@ -12,18 +12,19 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 OUT = Path(__file__).parents[1] / "src/evenhand/datasets/embedded"
 CLASSES, COLUMNS, SIDE = 10, 50, 28
 
 
-def idx(path: Path, header: int) -> np.ndarray:
+def idx(path: Path, header: int) -> NDArray[np.uint8]:
     """The bytes of a gzipped IDX file behind its header."""
     return np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=header)
 
 
-def sheet(images: np.ndarray) -> Image.Image:
+def sheet(images: NDArray[np.uint8]) -> Image.Image:
     """Lay (n, 28, 28) images out in rows of 50."""
     rows = images.reshape(-1, COLUMNS, SIDE, SIDE).transpose(0, 2, 1, 3)
     return Image.fromarray(rows.reshape(-1, COLUMNS * SIDE))
