@@ -2,7 +2,7 @@
 #
 #     python examples/own_model.py
 #
-# The stream here is 64 numbers a sample from ten clusters, two new ones every hundred batches.
+# Each sample is a vector of 64 numbers from one of ten clusters; two new clusters arrive every hundred batches.
 
 import torch
 from torch import nn
@@ -12,10 +12,11 @@ from evenhand import Learner
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))  # any module that ends in a Linear
 
-learner = Learner(model, method="uer", memory=200)  # its head starts empty and grows with the labels it meets
+# The learner replaces that last layer by a head that starts empty and grows with every new label.
+learner = Learner(model, method="uer", memory=200)
 
 centres = torch.randn(10, 64)
-names = [f"cluster {letter}" for letter in "ABCDEFGHIJ"]
+names = [f"cluster {letter}" for letter in "ABCDEFGHIJ"]  # labels need not be numbers
 
 
 def samples(low, high, count):
@@ -25,10 +26,11 @@ def samples(low, high, count):
 
 for stage in range(5):
     for _ in range(100):
-        x, y = samples(2 * stage, 2 * stage + 2, 10)  # only the two newest clusters ever come
+        x, y = samples(2 * stage, 2 * stage + 2, 10)  # the stream holds only the two newest clusters ...
         learner.observe(x, y)
-    x, y = samples(0, 2 * stage + 2, 1000)  # but it is asked about all it has ever seen
-    right = sum(guess == truth for guess, truth in zip(learner.predict(x), y, strict=True))
-    print(f"after {len(learner.labels)} clusters: {right / 10:.1f} % right")
+    x, y = samples(0, 2 * stage + 2, 1000)  # ... but the test covers every cluster so far
+    correct = sum(guess == truth for guess, truth in zip(learner.predict(x), y, strict=True))
+    print(f"after {len(learner.labels)} clusters: {correct / 10:.1f} % correct")
 
-learner.save("learner.safetensors")  # one file, no pickle; Learner.load(path, network=a model built like this) goes on
+# One file without pickle. To resume: Learner.load("learner.safetensors", network=...), with a model built as above.
+learner.save("learner.safetensors")
