@@ -15,7 +15,9 @@ from evenhand.methods.er import Argmax, CrossEntropy, Reservoir, er
 
 
 def composed():
-    for name in registry.recipes():
+    for name, recipe in registry.recipes().items():
+        if recipe.way:
+            continue
         try:
             registry.resolve(f"{name}+uer")
         except errors.InputError:
@@ -152,6 +154,20 @@ class KeepsTwice(Reservoir):
         Reservoir.__call__(self, learner, batch.with_({"copy": batch.x}))
 
 
+@part("tests.SeesTests")
+class SeesTests(CrossEntropy):
+    def __call__(self, learner, batch, replay):
+        losses = CrossEntropy.__call__(self, learner, batch, replay)
+        return Losses(losses.learning * (1 + len(learner.ways.others())), losses.replaying)
+
+
+@part("tests.AsksTheLiveWeights")
+class AsksTheLiveWeights(Argmax):
+    def __call__(self, learner, x):
+        network = learner.folded_copy()
+        return network.logits(network.features(x))
+
+
 @dataclass(frozen=True)
 class Unlisted(CrossEntropy):
     """A frozen part that JSON does not know."""
@@ -170,6 +186,8 @@ BROKEN = [
     ("predicts seen classes", {"prediction": OneMore()}),
     ("predict changes nothing", {"prediction": DrawsInTest()}),
     ("predicting leaves no trace", {"objective": Stale()}),
+    ("further tests leave no trace", {"objective": SeesTests()}),
+    ("averaged weights answer", {"prediction": AsksTheLiveWeights()}),
     ("inputs not mutated", {"objective": EditsInputs()}),
     ("gradients reach the trunk", {"objective": HeadOnly()}),
     ("same seed same bits", {"retrieval": GlobalDraw()}),

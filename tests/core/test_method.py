@@ -30,6 +30,7 @@ def test_the_slots_are_called_in_the_order_of_algorithm_1():
         slot("update"),
         slot("storage"),
         slot("prediction"),
+        slot("weights"),
     )
     method.step(Learner(), batch)
     once = [("retrieval", (batch,)), ("objective", (batch, "replay")), ("update", (losses,))]

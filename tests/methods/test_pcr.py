@@ -7,7 +7,7 @@ import torch
 
 from evenhand import Batch, Learner, errors, resolve
 from evenhand.backbones import MLP
-from reference import losses, pcr
+from reference import counted, losses, pcr
 
 DIM, CLASSES = 5, 7
 CURRENT, REPLAYED = [5, 1, 5, 3], [0, 5, 1, 1, 0, 5]  # neither 2, 4 nor 6 occurs
@@ -49,6 +49,44 @@ def test_loss_and_gradients(method, temperature, views):
 )
 def test_a_wrong_equation_is_noticed(mutant):
     assert not compared("pcr", mutant)
+
+
+COUNTED = {
+    "counted": {},
+    "counted+lucir": {"learn": "cos", "alpha": 0.0},
+    "counted+uer": {"learn": "cos", "alpha": 0.5},
+    "counted+uer(alpha=0.3)": {"learn": "cos", "alpha": 0.3},
+}
+
+
+@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("method", list(COUNTED))
+def test_loss_and_gradients_of_counted(method, views):
+    assert compared(method, partial(counted.counted, **COUNTED[method]), views)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        partial(counted.counted, learn="cos", alpha=0.5, once=True),
+        partial(counted.counted, alpha=0.5),
+        partial(counted.counted, learn="cos", alpha=0.6),
+        partial(losses.uer, alpha=0.5),
+    ],
+)
+def test_a_wrong_equation_of_counted_is_noticed(mutant):
+    assert not compared("counted+uer", mutant)
+
+
+def test_counted_without_a_memory_is_cross_entropy_among_the_batch(learner, images):
+    made = learner("counted")
+    for x, _ in images(2):
+        made.observe(x, [0, 1] * (len(x) // 2))
+    [(x, _)] = images(1, seed=3)
+    batch = Batch(x, torch.tensor([0, 1] * (len(x) // 2)))
+    assert made.method.objective(made, batch, None).total.item() == pytest.approx(
+        resolve("er").objective(made, batch, None).total.item() + math.log(len(x) / 2), rel=1e-5
+    )
 
 
 def test_multiplicity_by_hand():

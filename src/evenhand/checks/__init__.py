@@ -25,15 +25,15 @@ class Outcome:
     detail: str = ""
 
 
-def find(name: str) -> Subject:
-    """The method with a registered name, or returned by the function module:attribute."""
+def find(name: str, precision: str = "fp32") -> Subject:
+    """The method with a registered name, or returned by the function module:attribute; checked in a precision."""
     if ":" not in name:
         terms = registry.terms(name)
         exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
         deciding = [recipe for recipe, _ in terms if recipe.cost != 1] or [terms[0][0]]
         if len(deciding) > 1 or any(arguments for _, arguments in terms):
             exempt.setdefault("cost as documented", "costs are documented for single methods with default parameters")
-        return Subject(name, registry.resolve(name), deciding[0].cost, deciding[0].tolerance, exempt)
+        return Subject(name, registry.resolve(name), deciding[0].cost, deciding[0].tolerance, exempt, precision)
     module, _, attribute = name.partition(":")
     try:
         method = getattr(importlib.import_module(module), attribute)()
@@ -41,7 +41,7 @@ def find(name: str) -> Subject:
         raise errors.InputError(f"'{name}' cannot be checked: {type(error).__name__}: {error}.") from None
     if not isinstance(method, Method):
         raise errors.wrong(f"'{name}'", "return a Method", type(method).__name__)
-    return Subject(name, method)
+    return Subject(name, method, precision=precision)
 
 
 def run(subject: Subject) -> list[Outcome]:

@@ -15,6 +15,7 @@ from evenhand.core import draws
 from evenhand.core.flops import count_flops
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
+from evenhand.core.settings import Conditions
 from evenhand.datasets import load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.run import build
@@ -33,6 +34,7 @@ class Subject:
     cost: float | None = None
     tolerance: float = 0.05
     exempt: Mapping[str, str] = field(default_factory=dict)
+    precision: str = "fp32"
 
 
 class BrokenError(AssertionError):
@@ -44,7 +46,7 @@ def learner_of(subject: Subject, **settings: Any) -> Learner:
     settings = {"memory": 20, "replay": 5, "seed": 0} | settings
     with draws.seeded(settings["seed"], "init"):
         trunk = backbones.SmallCNN((1, 28, 28), width=4)
-    return Learner(trunk, subject.method, device="cpu", **settings)
+    return Learner(trunk, subject.method, precision=subject.precision, device="cpu", **settings)
 
 
 def batches(count: int, classes: tuple[int, ...] = (0, 1), size: int = 5, start: int = 0) -> Samples:
@@ -110,11 +112,12 @@ def unchanged(learner: Learner, what: str) -> Iterator[None]:
 
 
 @cache
-def final_accuracy(method: Method) -> float:
+def final_accuracy(method: Method, precision: str = "fp32") -> float:
     """The final average accuracy with the small network, as the mean of the seeds 0, 1 and 2."""
     reached = []
     for seed in range(3):
-        stream, learner = build(Spec.make(method="er", backbone="small_cnn", seed=seed), method)
+        conditions = Conditions(compile="off", precision=precision)
+        stream, learner = build(Spec.make(method="er", backbone="small_cnn", seed=seed), method, conditions)
         reached.append(metrics.mean(learn_stream(stream, learner)))
     return metrics.mean(reached)
 

@@ -170,6 +170,31 @@ def predicting_leaves_no_trace(subject: Subject) -> None:
     demand(torch.equal(silent.scores(x), predicting.scores(x)), "the scores differ, though the learners do not")
 
 
+@check
+def further_tests_leave_no_trace(subject: Subject) -> None:
+    """With further ways to test, averaged weights among them, training ends with the same bits."""
+    plain = feed(learner_of(subject), *two_stages())
+    tested = feed(learner_of(subject, tests="dot, cos, ema"), *two_stages())
+    own, more = everything(plain), everything(tested)
+    added = [name for name in more if name.startswith("kept/network/ema.")]
+    names = [name for name in changed(own, more) if name not in ("facts", *added)]
+    demand(bool(added), "the average of the weights is not part of the state")
+    demand(not names, f"further tests changed {', '.join(names)}")
+
+
+@check
+def averaged_weights_answer(subject: Subject) -> None:
+    """With `+ema` a test asks the averaged weights, and nothing else of the network."""
+    learner = feed(learner_of(subject, tests="ema"), *two_stages())
+    x = batches(1, classes=(0, 1, 2, 3), start=40)[0][0]
+    averaged = learner.scores(x, test="ema")
+    [_, average] = learner.ways.networks(learner)
+    learner.network.load_state_dict(average.state_dict())
+    learner.kept.pop("ema.0.99")
+    learner._cache.clear()
+    demand(torch.equal(averaged, learner.scores(x)), "the scores are not those of the averaged weights")
+
+
 # Learning ------------------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +246,7 @@ def resumes_to_the_same_bits(subject: Subject) -> None:
         halfway.observe(x, y)
     with tempfile.TemporaryDirectory() as folder:
         halfway.save(path := Path(folder) / "learner.safetensors")
-        loaded = Learner.load(path, device="cpu")
+        loaded = Learner.load(path, device="cpu", precision=subject.precision)
     feed(loaded, second[3:])
     demand(not (names := changed(everything(whole), everything(loaded))), f"resuming changed {', '.join(names)}")
 
@@ -247,8 +272,8 @@ def boundaries_only_where_declared(subject: Subject) -> None:
 @check
 def learns(subject: Subject) -> None:
     """On the embedded images it ends at least 5 points above FINE-TUNE, as the mean of three fixed seeds."""
-    floor = final_accuracy(registry.resolve("finetune"))
-    reached = final_accuracy(subject.method)
+    floor = final_accuracy(registry.resolve("finetune"), subject.precision)
+    reached = final_accuracy(subject.method, subject.precision)
     demand(reached >= floor + 0.05, f"{100 * reached:.1f} %, but FINE-TUNE reaches {100 * floor:.1f} %")
 
 

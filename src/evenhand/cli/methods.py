@@ -25,9 +25,11 @@ def methods(pattern: str = "*", *, json: Json = False) -> None:
     if not rows:
         raise InputError(f"No method matches '{pattern}'. Run evenhand methods to list all.")
     if json:
-        print_json({"schema": 1, "methods": rows})
+        print_json({"schema": 1, "methods": rows, "ways": catalogue.ways()})
     else:
         _print_methods(stdout(), rows)
+        for way in catalogue.ways():
+            print_line(stdout(), f"+{way['call']}: {way['title']}")
 
 
 def _print_methods(console: Console, rows: list[dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -124,17 +124,25 @@ class Execution:
         return {name: value for name, value in vars(self).items() if value != getattr(EXECUTION, name)}
 
     def run(self, specs: "Sequence[Spec]", root: Path, **options: Any) -> "list[Outcome]":
-        """Execute runs with a live view; `options` are further fields of `RunOptions`."""
+        """Execute runs with a live view, one for all specs that train alike.
+
+        `options` are further fields of `RunOptions`.
+        """
         from evenhand.cli.live import Watch
         from evenhand.experiment.engine.dispatch import run_all
         from evenhand.experiment.engine.queue import RunOptions
+        from evenhand.experiment.trainings import plan
 
         conditions = Conditions(**{name: getattr(self, name) for name in CONDITIONS})
         cluster: dict[str, Any] = {"address": self.address, "gpus": self.gpus, "shared": self.shared}
         run_options = RunOptions(conditions, retries=self.retries, **cluster, **options)
         cpus = {"workers": self.workers, "threads": self.threads}
-        with Watch(list(specs), until=run_options.until) as watch:
-            return run_all(specs, root, run_options, engine=self.engine, **cpus, listen=watch)
+        answering = plan(specs, [root])
+        runs = list(dict.fromkeys(answering.values()))
+        with Watch(runs, until=run_options.until) as watch:
+            outcomes = run_all(runs, root, run_options, engine=self.engine, **cpus, listen=watch)
+        ended = dict(zip(runs, outcomes, strict=True))
+        return [_answer(ended[answering[spec]], spec) for spec in specs]
 
     def at_once(self, trials: int, seeds: int) -> int:
         """How many points of a search to try at the same time: as many as the workers can run with all seeds."""
@@ -146,6 +154,13 @@ class Execution:
         if self.engine != "ray" or workers is None:  # the number of cores of a cluster is unknown here
             workers = Allocation.of(trials * seeds, workers, threads if self.engine != "ray" else None).workers
         return workers // seeds or 1
+
+
+def _answer(outcome: "Outcome", spec: "Spec") -> "Outcome":
+    """What a run says of a spec that it answers."""
+    from evenhand.experiment.result import Result
+
+    return outcome.tested_as(spec) if isinstance(outcome, Result) else replace(outcome, spec=spec)
 
 
 def print_json(value: Any) -> None:

@@ -8,12 +8,24 @@ from evenhand.core.method import SLOTS
 
 HEADER = """# The methods
 
-Every method is ER with some of its six parts replaced; an empty cell is ER's own part. C_D is the training cost
+Every method is ER with some of its seven parts replaced; an empty cell is ER's own part. C_D is the training cost
 relative to ER, by the formula in the method's file. `+uer` replaces a method's scoring with UER's, including the
 cosines of `er_ace`; a method that only changes the scoring does not compose with it. `scr+uer` adds a cross-entropy on
 the head, and tests the head. `python -m evenhand.core.catalogue > docs/methods.md` writes this page.
 
 """
+WAYS = """## Ways to test
+
+A way to test leaves the training as it is, to the bit, and composes with every method (`er_wa` aside, whose own test
+trains the head, with `ncm`). So one training can be tested in several ways: `evenhand run uer uer+ema uer+ema+ncm`
+trains once and prints three rows; `--tests "ema, ema+ncm"` does the same for all methods of a command.
+
+"""
+
+
+def ways() -> list[dict[str, str]]:
+    """One dict for each registered way to test."""
+    return [{"name": r.name, "call": r.call, "title": r.title} for r in registry.recipes().values() if r.way]
 
 
 def rows() -> list[dict[str, Any]]:
@@ -21,7 +33,9 @@ def rows() -> list[dict[str, Any]]:
     base = registry.resolve("er")
     table = []
     for name, recipe in registry.recipes().items():
-        method = recipe.build()
+        if recipe.way:
+            continue
+        method = registry.resolve(name)
         changes = method.changes(base)
         table.append(
             {
@@ -65,7 +79,8 @@ def page() -> str:
     reasons = [f"- `{row['name']}+uer`: {row['why_not']}" for row in rows() if not row["composes"]]
     notes = [f"- `{row['call']}`: {row['title']}" for row in rows()]
     parts = ["\n".join(lines), "## What they are\n\n" + "\n".join(notes)]
-    return HEADER + "\n\n".join([*parts, "## What does not compose\n\n" + "\n".join(reasons)]) + "\n"
+    parts.append("## What does not compose\n\n" + "\n".join(reasons))
+    return HEADER + "\n\n".join([*parts, WAYS + "\n".join(f"- `+{w['call']}`: {w['title']}" for w in ways())]) + "\n"
 
 
 if __name__ == "__main__":

@@ -29,4 +29,4 @@ def folded(network: Network) -> Network:
     """A copy that only predicts, with batch normalisation folded into the convolutions."""
     copied = copy.deepcopy(network).eval()
     backbones.fold(copied.trunk)
-    return copied.requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return copied.in_precision("fp32").requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

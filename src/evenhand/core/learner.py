@@ -12,7 +12,7 @@ from torch.nn.utils import get_total_norm
 from evenhand import errors, files
 from evenhand.core import admission, checkpoint, inputs, registry
 from evenhand.core.augment import with_views
-from evenhand.core.batch import Batch, unit
+from evenhand.core.batch import Batch
 from evenhand.core.compiled import Compiled
 from evenhand.core.copies import Copies, folded
 from evenhand.core.divergence import DivergenceGuard
@@ -23,11 +23,12 @@ from evenhand.core.kept import Kept
 from evenhand.core.memory import Memory
 from evenhand.core.method import Method
 from evenhand.core.network import Network
+from evenhand.core.precision import chosen
 from evenhand.core.scoring import Phase
 from evenhand.core.settings import LEARNER, Settings, check, described
+from evenhand.core.ways import Ways
 
 PURPOSES = ("head", "extra", "network", "retrieval", "storage", "augment/stream", "augment/replay")
-EVALUATION_BATCH = 128
 
 
 class Learner:
@@ -46,6 +47,8 @@ class Learner:
         over the classes seen so far. Either way new classes grow the head.
     compile
         Speed up the trunk with torch.compile. This takes about a minute once, and wants batches of one size.
+    precision
+        Arithmetic of the trunk: "fp32", "bf16", or "auto" for bf16 where the hardware multiplies it natively.
     device
         A torch device; "auto" takes a GPU if there is one.
 
@@ -79,9 +82,11 @@ class Learner:
         augment: str = Settings.augment,
         views: str | None = None,
         passes: str = Settings.passes,
+        tests: str = Settings.tests,
         seed: int = Settings.seed,
         rows: int = 0,
         compile: bool = False,
+        precision: str = "fp32",
         device: str = "auto",
     ) -> None:
         self.method = registry.resolve(method) if isinstance(method, str) else method
@@ -89,12 +94,18 @@ class Learner:
             raise errors.wrong("The 'method' of a learner", "be a name or a Method", method)
         self.device = inputs.device(device)
         self.replay, self.lr, self.iterations, self.seed = replay, lr, iterations, seed
-        self.augment, self.views, self.passes = augment, views or default_views(augment), passes
-        check("learner", memory=memory, **{name: getattr(self, name) for name in LEARNER if name != "memory"})
+        self.augment, self.views, self.passes, self.tests = augment, views or default_views(augment), passes, tests
+        check(
+            "learner",
+            memory=memory,
+            precision=precision,
+            **{name: getattr(self, name) for name in LEARNER if name != "memory"},
+        )
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         self.rows = errors.whole("The number of 'rows' of a learner", rows, 0)
         self.memory = Memory(memory, self.device)
+        self.ways = Ways(self.method, tests)
         for part in self.method.parts("views"):  # what a part requires wins over the settings
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment
         for part in self.method.parts("passes"):
@@ -103,7 +114,7 @@ class Learner:
         self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
         self.network = Network.of(network).to(self.device).train()
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.network.check_couple(self.method.scoring.couple)
+        self.network.in_precision(chosen(precision, self.device)).check_couple(self.method.scoring.couple)
         with seeded(seed, "modules"):
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))
@@ -116,7 +127,7 @@ class Learner:
         self.steps = 0
         self.kept = Kept()
         self._copies = Copies()
-        self._cache: dict[str, Any] = {}
+        self._cache: dict[tuple[Any, str], Any] = {}
         self.grow(rows)
 
     def __repr__(self) -> str:
@@ -147,22 +158,16 @@ class Learner:
             raise
         finally:
             self._cache.clear()
+        self.ways.notify("follow", self)
         self.steps += 1
 
-    def predict(self, x: Any) -> list[Label]:
-        """The most likely label of each sample; changes nothing."""
-        return [self.labels[row] for row in self.scores(x).argmax(1).tolist()]
+    def predict(self, x: Any, *, test: str = "") -> list[Label]:
+        """The most likely label of each sample, by the method's own test or one of `tests`; changes nothing."""
+        return [self.labels[row] for row in self.scores(x, test=test).argmax(1).tolist()]
 
-    def scores(self, x: Any) -> Tensor:
+    def scores(self, x: Any, *, test: str = "") -> Tensor:
         """The score of each label for each sample, (n, labels) in the order of `labels`; changes nothing."""
-        if not self.labels:
-            raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
-        self.guard.check()
-        samples = admission.samples(self, x).to(self.device)
-        with torch.no_grad():
-            scores = torch.cat([self.method.prediction(self, unit(part)) for part in samples.split(EVALUATION_BATCH)])
-        unseen = self.network.rows - len(self.labels)  # rows that the head started with and no class has yet
-        return scores[:, : scores.shape[1] - unseen]
+        return self.ways.scores(self, x, test)[0]
 
     def boundary(self) -> None:
         """Tell the method that a stage has ended; only parts that declare `boundary` listen."""
@@ -176,15 +181,13 @@ class Learner:
         files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod
-    def load(
-        cls, path: str | Path, network: nn.Module | None = None, *, compile: bool = False, device: str = "auto"
-    ) -> Self:
+    def load(cls, path: str | Path, network: nn.Module | None = None, **conditions: Any) -> Self:
         """Read a learner back, to the bit.
 
-        Our own backbones are rebuilt; any other network must be passed, built as it was for the saved learner. A
-        compiled learner resumes to the same bits only if it is compiled again.
+        Our own backbones are rebuilt; any other network must be passed, built as it was for the saved learner. With the
+        same `compile`, `precision` and `device` as before it resumes to the same bits.
         """
-        return checkpoint.load(cls, path, network, compile=compile, device=device)
+        return checkpoint.load(cls, path, network, **conditions)
 
     # What the parts of a method use -----------------------------------------------------------------------------------
 
@@ -193,9 +196,9 @@ class Learner:
         if self.passes == "separate":
             nothing = torch.empty(0, self.network.head.dim, device=self.device)
             return [self.network.features(batch.inputs) if batch else nothing for batch in batches]
-        trunk = self.compiled if self.compiled and self.compiled.serves(self, batches) else self.network.features
+        trunk = self.compiled if self.compiled and self.compiled.serves(self, batches) else self.network.trunk
         inputs = [batch.inputs if batch else None for batch in batches]
-        h = trunk(torch.cat([x for x in inputs if x is not None]))
+        h = self.network.through(trunk, torch.cat([x for x in inputs if x is not None]))
         return list(h.split([0 if x is None else len(x) for x in inputs]))
 
     def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
@@ -234,20 +237,32 @@ class Learner:
         """Give the head, and whatever grows with it, more rows."""
         self.network.grow(rows, self.generators["head"], self.generators["extra"])
         self.optimizer.param_groups[0]["params"] = list(self.network.parameters())
+        self.ways.notify("grow", self)
         self._cache.clear()
 
     @property
     def conditions(self) -> dict[str, Any]:
         """How it computes, as a run records it; see `settings.Conditions`."""
-        return {"compile": self.compiled is not None}
+        return {"compile": self.compiled is not None, "precision": self.network.precision}
 
     def eval_copy(self) -> Network:
-        """A copy of the network in evaluation mode; the live one never leaves training mode."""
-        return self.cached("eval", lambda: self._copies.take("eval", self.network).eval())
+        """A copy of the network in evaluation mode and float32; the live one never leaves training mode."""
+        return self.cached("eval", lambda: self._copies.take("eval", self.network).eval().in_precision("fp32"))
 
     def folded_copy(self) -> Network:
-        """A copy of the network for predictions, with batch normalisation folded into the convolutions."""
+        """A copy of the network in evaluation mode, with batch normalisation folded into the convolutions."""
         return self.cached("folded", lambda: folded(self.network))
+
+    def test_features(self, x: Tensor) -> Tensor:
+        """The features of a test's inputs by `test_copy`, computed once for all tests that ask the same weights."""
+        last = self.cached("test/features", dict)
+        if last.get("x") is not x:
+            last |= {"x": x, "h": self.test_copy().features(x)}
+        return last["h"]
+
+    def test_copy(self) -> Network:
+        """A folded copy of the network that answers a test."""
+        return self.cached("test", lambda: folded(self.method.weights(self)))
 
     @contextmanager
     def scratch_copy(self) -> Iterator[Network]:
@@ -259,10 +274,11 @@ class Learner:
             self.network = live
 
     def cached(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The result of a computation on weights and memory, reused until either changes."""
-        if name not in self._cache:
-            self._cache[name] = compute()
-        return self._cache[name]
+        """The result of a computation on memory and the weights asked, reused until either changes."""
+        key = self.method.weights, name
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""A method is a value of six parts; `step` is Algorithm 1 of the paper."""
+"""A method is a value of seven parts; `step` is Algorithm 1 of the paper."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from evenhand import errors
 from evenhand.core import parts
 from evenhand.core.batch import Batch, Losses
+from evenhand.core.network import Network
 from evenhand.core.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -45,11 +46,21 @@ class Prediction(Protocol):
     def __call__(self, learner: "Learner", x: Tensor, /) -> Tensor: ...
 
 
+class Weights(Protocol):
+    """Which weights answer a test?"""
+
+    def __call__(self, learner: "Learner", /) -> Network: ...
+
+
+DECLARATIONS = ("boundary", "modules", "views", "passes", "bounded", "rescored")
+LATEST = {"part": "evenhand.methods.er.Latest"}
+
+
 @dataclass(frozen=True)
 class Method:
-    """Six stateless parts; everything that changes lives in the learner.
+    """Seven stateless parts; everything that changes lives in the learner.
 
-    No slot has a default here: `er()` names all six, and every other method is `er().but(...)`. A part that needs
+    No slot has a default here: `er()` names all seven, and every other method is `er().but(...)`. A part that needs
     something from one step to the next keeps it in `learner.kept`, a dict that is saved and restored with the learner:
     tensors, copies of the network and JSON values. Names start with that of the method, so that methods compose:
 
@@ -68,6 +79,9 @@ class Method:
     rescored(method)
         Returns what the method becomes when a scoring is composed onto it, e.g. by `+uer`. SCR, which has no
         cross-entropy to score, adds one.
+
+    `weights` may also declare `follow(learner)`, called after every step, and `grow(learner)`, called when the head has
+    grown.
     """
 
     retrieval: Retrieval
@@ -76,6 +90,19 @@ class Method:
     update: Update
     storage: Storage
     prediction: Prediction
+    weights: Weights
+
+    @property
+    def training(self) -> Hashable:
+        """What methods have in common that train alike: everything that `test` leaves out."""
+        trains = any(hasattr(self.prediction, name) for name in DECLARATIONS)
+        scoring = replace(self.scoring, test="dot")
+        return self.retrieval, self.objective, scoring, self.update, self.storage, self.prediction if trains else None
+
+    @property
+    def test(self) -> Hashable:
+        """What a test depends on besides the training."""
+        return self.weights, self.prediction, self.scoring.test
 
     def step(self, learner: "Learner", batch: Batch, second: Batch | None = None) -> None:
         """Learn one batch of the stream (Algorithm 1).
@@ -105,12 +132,14 @@ class Method:
         return [part for slot in SLOTS if hasattr(part := getattr(self, slot), declaring)]
 
     def to_json(self) -> dict[str, Any]:
-        """The six parts as plain dicts."""
-        return {slot: parts.to_json(getattr(self, slot)) for slot in SLOTS}
+        """The parts as plain dicts; without `weights` if they are the latest, as before there was a choice."""
+        slots = {slot: parts.to_json(getattr(self, slot)) for slot in SLOTS}
+        return {slot: value for slot, value in slots.items() if value != LATEST}
 
     @classmethod
     def from_json(cls, slots: Mapping[str, Any]) -> "Method":
         """The method that `to_json` was called on."""
+        slots = {"weights": LATEST, **slots}
         if set(slots) != set(SLOTS):
             raise errors.wrong("A method", f"have the slots {', '.join(SLOTS)}", sorted(slots))
         return cls(**{slot: parts.from_json(value) for slot, value in slots.items()})

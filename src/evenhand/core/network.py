@@ -2,13 +2,14 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from evenhand import errors
+from evenhand.core.precision import computing
 from evenhand.core.scoring import Couple, Form
 
 EPSILON = 1e-5  # keeps the gradient of cos bounded where a feature or a row of W vanishes
@@ -69,6 +70,7 @@ class Network(nn.Module):
         self.neck = DualLinear(dim, rows=dim, gamma=gamma) if neck else None
         self.head = DualLinear(dim, gamma=gamma)
         self.extra = nn.ModuleDict()  # further modules of a method
+        self.precision = "fp32"
 
     @classmethod
     def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False, gamma: float = 10.0) -> "Network":
@@ -113,14 +115,25 @@ class Network(nn.Module):
         return [self.logits(h, form, couple) for form in forms]
 
     def features(self, x: Tensor) -> Tensor:
-        """Map inputs (n, ...) to features (n, dim)."""
-        return self.trunk(x)
+        """Map inputs (n, ...) to features (n, dim), which are float32 in any precision."""
+        return self.through(self.trunk, x)
+
+    def through(self, trunk: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The same through another form of the trunk, such as a compiled one."""
+        with computing(self.precision, x.device):
+            h = trunk(x)
+        return h.to(x.dtype)
 
     def logits(self, h: Tensor, form: Form = "dot", couple: Couple = "head") -> Tensor:
         """Map features (n, dim) to logits (n, rows): the coupled layers in the given form, the others in dot."""
         if self.neck is not None:
             h = F.relu(self.neck(h, "dot" if couple == "head" else form))
         return self.head(h, "dot" if couple == "neck" else form)
+
+    def in_precision(self, precision: str) -> "Network":
+        """Compute the trunk in "fp32" or "bf16" from now on."""
+        self.precision = precision
+        return self
 
     def check_couple(self, couple: Couple) -> None:
         """Raise if a scoring couples a neck that the network does not have."""

@@ -1,4 +1,4 @@
-"""Names for methods: `er`, `uer(alpha=0.3)`, `mir+uer`. A name is also documentation, see `evenhand methods`."""
+"""Names for methods: `er`, `uer(alpha=0.3)`, `mir+uer+ema`. A name is also documentation, see `evenhand methods`."""
 
 import inspect
 import warnings
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 from evenhand import errors, names
 from evenhand.core.method import Method
@@ -17,12 +17,13 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A registered method.
+    """A registered method, or a way to test any method.
 
     Attributes
     ----------
     build
-        Function that returns the method; its keyword parameters are the method's.
+        Function that returns the method; its keyword parameters are the method's. That of a way takes a method first,
+        and returns one that trains alike.
     cost
         C_D: the training cost relative to ER, by the formula in the method's file.
     tolerance
@@ -35,6 +36,8 @@ class Recipe:
         Slots that it leaves to another method of a composition that sets them too.
     closed
         Why the method cannot be composed; empty if it can.
+    way
+        Whether it is a way to test.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Recipe:
     exempt: Mapping[str, str]
     yields: tuple[str, ...]
     closed: str
+    way: bool = False
 
     @property
     def title(self) -> str:
@@ -52,16 +56,22 @@ class Recipe:
         return (inspect.getdoc(self.build) or "").partition("\n")[0]
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that a name may give, with their defaults."""
+        return names.parameters(self.build, skip=int(self.way))
+
+    @property
     def call(self) -> str:
         """The name with all parameters and their defaults."""
-        known = inspect.signature(self.build).parameters.values()
-        return f"{self.name}({', '.join(f'{p.name}={p.default!r}' for p in known)})" if known else self.name
+        known = [f"{name}={default!r}" for name, default in self.parameters.items()]
+        return f"{self.name}({', '.join(known)})" if known else self.name
 
-    def __call__(self, arguments: Mapping[str, Any]) -> Method:
-        """Build the method, or say which parameter is wrong."""
-        return self.build(**names.bind(self.name, arguments, names.parameters(self.build)))
+    def __call__(self, arguments: Mapping[str, Any], *tested: Method) -> Method:
+        """Build the method, or say which parameter is wrong; a way takes the method that it tests."""
+        return self.build(*tested, **names.bind(self.name, arguments, self.parameters))
 
 
+Term = tuple[Recipe, dict[str, Any]]
 _recipes: dict[str, Recipe] = {}
 
 
@@ -77,15 +87,23 @@ def register(
     """Register a function that returns a method, under the function's name."""
 
     def keep(build: Callable[P, Method]) -> Callable[P, Method]:
-        known = _recipes.get(build.__name__)
-        if known and known.build.__module__ != build.__module__:
-            raise errors.InputError(f"There is already a method called '{known.name}', in {known.build.__module__}.")
-        _recipes[build.__name__] = Recipe(
-            build.__name__, build, cost, tolerance, revision, exempt or {}, yields, closed
-        )
+        _keep(Recipe(build.__name__, build, cost, tolerance, revision, exempt or {}, yields, closed))
         return build
 
     return keep
+
+
+def way(build: Callable[Concatenate[Method, P], Method]) -> Callable[Concatenate[Method, P], Method]:
+    """Register a function that takes a method and returns it tested in another way, under the function's name."""
+    _keep(Recipe(build.__name__, build, cost=1, tolerance=0.05, revision=1, exempt={}, yields=(), closed="", way=True))
+    return build
+
+
+def _keep(recipe: Recipe) -> None:
+    known = _recipes.get(recipe.name)
+    if known and known.build.__module__ != recipe.build.__module__:
+        raise errors.InputError(f"There is already a method called '{known.name}', in {known.build.__module__}.")
+    _recipes[recipe.name] = recipe
 
 
 @cache
@@ -107,8 +125,10 @@ def resolve(text: str) -> Method:
     """Build a method from its name, e.g. `mir(candidates=100)+uer(alpha=0.3)`; the order of the terms does not matter.
 
     Each term sets the slots in which it differs from ER; if several set the same one, all except one must yield it.
+    Ways to test are applied last.
     """
-    composed, base = terms(text), recipes()["er"].build()
+    composed, ways = split(text)
+    base = recipes()["er"].build()
     claims: dict[str, list[tuple[Recipe, Any]]] = {}
     for recipe, arguments in composed:
         if recipe.closed and len(composed) > 1:
@@ -126,16 +146,57 @@ def resolve(text: str) -> Method:
     method = base.but(**slots)
     for part in method.parts("rescored") if "scoring" in slots else ():
         method = part.rescored(method)
+    return _tested(method, text, ways)
+
+
+def tested(method: Method, text: str) -> Method:
+    """The same training, tested in the way of this name, e.g. `cos` or `ema+ncm`; an empty name is the method's own."""
+    composed, ways = split(text) if text else ([], [])
+    if composed:
+        known = [name for name, recipe in recipes().items() if recipe.way]
+        raise errors.unknown("way to test", composed[0][0].name, known)
+    return _tested(method, text, ways)
+
+
+def ways(text: str) -> list[str]:
+    """Split a comma-separated list of ways to test into their canonical names, sorted."""
+    return sorted({canonical(way) for way in names.split(text) if way})
+
+
+def _tested(method: Method, text: str, ways: list[Term]) -> Method:
+    changed: set[str] = set()
+    for recipe, arguments in ways:
+        asked = recipe(arguments, method)
+        changes = asked.changes(method)
+        if clash := changed & changes.keys():
+            raise errors.InputError(
+                f"'{text}' cannot be composed: {recipe.name} sets the slot '{min(clash)}', which is already set."
+            )
+        if asked.training != method.training:
+            raise errors.InputError(f"'{text}' cannot be composed: {recipe.name} would change how the method trains.")
+        method = asked
+        changed |= changes.keys()
     return method
+
+
+def split(text: str) -> tuple[list[Term], list[Term]]:
+    """The terms of a name: those that train, and the ways to test."""
+    found = terms(text)
+    return [term for term in found if not term[0].way], [term for term in found if term[0].way]
 
 
 def canonical(text: str) -> str:
     """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order."""
-    ordered = sorted(terms(text), key=lambda term: term[0].name)
-    return "+".join(names.spell(recipe.name, given, names.parameters(recipe.build)) for recipe, given in ordered)
+    return "+".join(map(spell, sorted(terms(text), key=lambda term: (term[0].way, term[0].name))))
 
 
-def terms(text: str) -> list[tuple[Recipe, dict[str, Any]]]:
+def spell(term: Term) -> str:
+    """The one spelling of a term: defaults left out, parameters in their declared order."""
+    recipe, arguments = term
+    return names.spell(recipe.name, arguments, recipe.parameters)
+
+
+def terms(text: str) -> list[Term]:
     """The recipes that a name is composed of, with their arguments."""
     known = recipes()
     return [(known[name], arguments) for name, arguments in names.terms("method", text, known)]

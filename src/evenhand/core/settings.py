@@ -46,10 +46,9 @@ class Settings:
     tested: Annotated[
         Literal["test", "validation"], "Evaluate on the test set, or on a tenth of the training samples held out."
     ] = "test"
-    forms: Annotated[
-        Literal["own", "both"],
-        "Test as the method defines, or with dot products and cosines both (the paper's Table 1).",
-    ] = "own"
+    tests: Annotated[
+        str, 'Further ways to test the same training, comma-separated: dot, cos, ema, "ema(decay=0.995)+ncm", ...'
+    ] = ""
     memory: Annotated[int, Ge(0), "Number of samples the memory can hold."] = 200
     seed: Annotated[int, Ge(0), "Seed of all random draws."] = 0
     batch: Annotated[int, Ge(1), "Samples per step from the stream."] = 10
@@ -83,6 +82,10 @@ class Conditions:
     compile: Annotated[
         Literal["auto", "on", "off"], "Speed up the network with torch.compile; auto does so in runs long enough."
     ] = "auto"
+    precision: Annotated[
+        Literal["fp32", "bf16", "auto"],
+        "Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 where the hardware multiplies it.",
+    ] = "fp32"
 
     def recorded(self) -> dict[str, Any]:
         """The conditions that are not "auto", as a run records them."""
@@ -157,7 +160,8 @@ def declared(model: type) -> dict[str, Setting]:
 
 
 RUN, CONDITIONS = declared(Settings), declared(Conditions)
-LEARNER = ("memory", "replay", "lr", "iterations", "augment", "views", "passes", "seed")  # also arguments of `Learner`
+# Settings that are also arguments of `Learner`.
+LEARNER = ("memory", "replay", "lr", "iterations", "augment", "views", "passes", "tests", "seed")
 
 
 def check(owner: str, **values: Any) -> None:

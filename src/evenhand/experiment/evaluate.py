@@ -1,8 +1,5 @@
 """The record of a stage: accuracies, and the head class by class, so that figures do not need the weights."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +8,6 @@ from torch import Tensor
 from evenhand.core import draws
 from evenhand.core.learner import Learner
 from evenhand.core.network import DualLinear
-from evenhand.core.scoring import Form
 from evenhand.streams import Stream
 
 
@@ -49,57 +45,51 @@ class HeadWatch:
         self.weight, self.bias = tensors.get("watch/weight"), tensors.get("watch/bias")
 
 
-def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch, both: bool = False) -> dict[str, Any]:
+class Tally:
+    """What one test adds up, stage by stage."""
+
+    def __init__(self, classes: int) -> None:
+        self.accuracy: list[float] = []
+        self.confusion = torch.zeros(classes, classes, dtype=torch.int64)
+        self.probability = torch.zeros(classes, dtype=torch.float64)
+        self.samples = 0
+
+    def add(self, scores: Tensor, rows: Tensor) -> None:
+        """Add the samples of a stage, with their scores and the rows of their classes; -1 if a class never arrived."""
+        predicted, known = scores.argmax(1), rows >= 0
+        self.accuracy.append((predicted == rows).sum().item() / len(rows))
+        self.probability += scores.double().softmax(1).sum(0)
+        self.confusion.index_put_((rows[known], predicted[known]), torch.ones(1, dtype=torch.int64), accumulate=True)
+        self.samples += len(rows)
+
+    def record(self, last: bool) -> dict[str, Any]:
+        """Accuracy of each stage, mean probability of each class and, after the last stage, the confusion matrix."""
+        record = {"accuracy": self.accuracy, "probability": (self.probability / self.samples).tolist()}
+        return {**record, "confusion": self.confusion.tolist()} if last else record
+
+
+def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch) -> dict[str, Any]:
     """Test on all stages so far and describe the head, with classes in order of arrival.
 
-    With `both`, test again with the other form of the logits and record it as "otherwise".
+    If the learner has further ways to test, what they give is recorded as "tests".
     """
-    tested = _test(learner, stream, stage)
-    record: dict[str, Any] = {
-        "arrival": list(learner.labels),
-        "accuracy": tested.pop("accuracy"),
-        "head": describe(learner, watch),
-        **tested,
-    }
-    if both:
-        with _tested_by(learner, "cos" if learner.method.scoring.test == "dot" else "dot"):
-            record["otherwise"] = _test(learner, stream, stage)
-    return record
-
-
-@contextmanager
-def _tested_by(learner: Learner, form: Form) -> Iterator[None]:
-    """Let the learner test with this form of the logits."""
-    method = learner.method
-    learner.method = method.but(scoring=replace(method.scoring, test=form))
-    try:
-        yield
-    finally:
-        learner.method = method
-
-
-def _test(learner: Learner, stream: Stream, stage: int) -> dict[str, Any]:
-    """Accuracy of each stage, mean probability of each class and, after the last stage, the confusion matrix."""
-    count = len(learner.labels)
-    confusion = torch.zeros(count, count, dtype=torch.int64)
-    probability = torch.zeros(count, dtype=torch.float64)
-    accuracy = []
+    names = ["", *learner.ways.others()]
+    tallies = {name: Tally(len(learner.labels)) for name in names}
     row_of = {label: row for row, label in enumerate(learner.labels)}
     for j in range(stage + 1):
         x, y = stream.test(j)
-        scores = learner.scores(x).cpu()
-        predicted = scores.argmax(1)
         # All samples of a class count as errors if it never arrived because its samples fell into a dropped batch.
         rows = torch.tensor([row_of.get(label, -1) for label in y.tolist()])
-        accuracy.append((predicted == rows).sum().item() / len(y))
-        probability += scores.double().softmax(1).sum(0)
-        known = rows >= 0
-        confusion.index_put_((rows[known], predicted[known]), torch.ones(1, dtype=torch.int64), accumulate=True)
-    tested = sum(len(stream.stages[j].test) for j in range(stage + 1))
-    record: dict[str, Any] = {"accuracy": accuracy, "probability": (probability / tested).tolist()}
-    if stage == len(stream.stages) - 1:
-        record["confusion"] = confusion.tolist()
-    return record
+        for name, scores in zip(names, learner.ways.scores(learner, x, *names), strict=True):
+            tallies[name].add(scores.cpu(), rows)
+    own, *others = [tally.record(stage == len(stream.stages) - 1) for tally in tallies.values()]
+    return {
+        "arrival": list(learner.labels),
+        "accuracy": own.pop("accuracy"),
+        "head": describe(learner, watch),
+        **own,
+        **({"tests": dict(zip(names[1:], others, strict=True))} if others else {}),
+    }
 
 
 def describe(learner: Learner, watch: HeadWatch) -> dict[str, list[float]]:

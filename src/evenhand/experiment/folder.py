@@ -101,6 +101,7 @@ class Folder:
                 if _digest(contents[name]) != digest:
                     raise errors.RunError(f"{self.path / name} is damaged. {files.RESTART}")
             records, timing = (self._parse(name, content) for name, content in contents.items())
+            records = [_with_named_tests(record, self.spec) for record in records]
             if len(records) != self.spec.stages:
                 stages = f"{len(records)} of {self.spec.stages} stages"
                 raise errors.RunError(f"{self.path / METRICS} is damaged: it has {stages}. {files.RESTART}")
@@ -177,9 +178,16 @@ def seconds(timing: list[dict[str, Any]]) -> float:
 
 def _is_complete(record: dict[str, Any], stage: int, spec: Spec) -> bool:
     """Whether the record of a stage has all its fields, and a valid accuracy for each stage so far."""
-    needed = {"accuracy", "head", "probability", *(["otherwise"] if spec.forms == "both" else [])}
-    accuracy = record["accuracy"]
-    return needed <= record.keys() and len(accuracy) == stage and all(0 <= value <= 1 for value in accuracy)
+    tests = [record, *(record["tests"][name] for name in spec.ways.others())]
+    accuracies = [test["accuracy"] for test in tests if "probability" in test]
+    complete = len(accuracies) == len(tests) and all(len(accuracy) == stage for accuracy in accuracies)
+    return complete and "head" in record and all(0 <= value <= 1 for accuracy in accuracies for value in accuracy)
+
+
+def _with_named_tests(record: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    """The same record; older ones have the test by the other form of the logits as "otherwise"."""
+    tests = record.pop("otherwise", None)
+    return {**record, "tests": dict.fromkeys(spec.ways.others(), tests)} if tests else record
 
 
 def _digest(content: bytes) -> str:

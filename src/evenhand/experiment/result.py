@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenhand import metrics
+from evenhand.core import registry
 from evenhand.experiment.spec import Spec
 
 
@@ -36,12 +37,25 @@ class Result:
         return [record["accuracy"] for record in self.records]
 
     def tested_as(self, spec: Spec) -> "Result":
-        """The result of another spec with the same training, which may test with the other form of the logits."""
-        if spec.resolved.scoring.test == self.spec.resolved.scoring.test:
-            return replace(self, spec=spec)
-        merged = [{**record, **record["otherwise"]} for record in self.records]
-        records = [{name: value for name, value in record.items() if name != "otherwise"} for record in merged]
-        return replace(self, spec=spec, records=records)
+        """The result of another spec that trains alike, from the tests of this one; see `Spec.answers`."""
+        recorded = {self.spec.ways.methods[name].test: name for name in ("", *self.spec.ways.others())}
+        own, others = recorded[spec.resolved.test], spec.ways.others()
+
+        def answer(record: dict[str, Any]) -> dict[str, Any]:
+            tests = {"": record, **record.get("tests", {})}
+            line = {name: value for name, value in {**record, **tests[own]}.items() if name != "tests"}
+            asked = {name: tests[recorded[spec.ways.methods[name].test]] for name in others}
+            return {**line, "tests": asked} if asked else line
+
+        return replace(self, spec=spec, records=[answer(record) for record in self.records])
+
+    def rows(self) -> list["Result"]:
+        """One result for each way in which the run was tested, as if each were a run of its own."""
+        names = [
+            self.spec.method,
+            *(registry.canonical(f"{self.spec.method}+{way}") for way in self.spec.ways.others()),
+        ]
+        return [self.tested_as(self.spec.model_copy(update={"method": name, "tests": ""})) for name in names]
 
     def summary(self) -> dict[str, Any]:
         """Headline numbers of the run, as fractions."""

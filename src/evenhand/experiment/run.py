@@ -2,6 +2,7 @@
 
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -202,7 +203,10 @@ class _Run:
         self.tracker = tracker
         if folder.begun:
             conditions = conditions.as_started(folder.status().get("environment", {}))
-        self.stream, self.learner = build(folder.spec, conditions=conditions, dataset=dataset)
+        with warnings.catch_warnings(record=True) as caught:
+            self.stream, self.learner = build(folder.spec, conditions=conditions, dataset=dataset)
+        for warning in caught:
+            report(Note(folder.spec.key, str(warning.message)))
         self.environment = environment() | {
             **self.learner.conditions,
             "data": self.stream.dataset.digest[:12],
@@ -256,7 +260,7 @@ class _Run:
     def _end_stage(self, stage: int) -> None:
         tick = time.monotonic()
         self.learner.boundary()
-        record = evaluate(self.learner, self.stream, stage, self.watch, self.folder.spec.forms == "both")
+        record = evaluate(self.learner, self.stream, stage, self.watch)
         self.metrics.append({"stage": stage + 1, "step": self.position, **record})
         self.watch.begin_stage(self.learner)
         tested = time.monotonic() - tick
@@ -302,7 +306,7 @@ class _Run:
         if warning:
             self.report(Note(self.folder.spec.key, warning))
         try:
-            before, now = facts["environment"], self.environment
+            before, now = {"precision": "fp32", **facts["environment"]}, self.environment  # older runs do not say
             pairs = {name: (before.get(name), now.get(name)) for name in {**before, **now}}
             changed = {name: (old, new) for name, (old, new) in pairs.items() if old != new}
             if changed and not anyway:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
@@ -14,7 +13,9 @@ from evenhand.core import registry
 from evenhand.core.learner import default_views
 from evenhand.core.method import Method
 from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings
+from evenhand.core.ways import Ways
 
+BOTH = "cos, dot"
 NUMBERS = [name for name, setting in RUN.items() if {int, float} & set(setting.kinds)]
 
 
@@ -36,6 +37,11 @@ class Spec(Settings, BaseModel):
         registry.resolve(name)
         return registry.canonical(name)
 
+    @field_validator("tests")
+    @classmethod
+    def _tests(cls, text: str) -> str:
+        return ", ".join(registry.ways(text))
+
     @field_validator("data")
     @classmethod
     def _data(cls, name: str) -> str:
@@ -53,6 +59,7 @@ class Spec(Settings, BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Spec":
+        _ = self.ways  # raises if a way does not fit the method
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         own = getattr(streams.resolve(self.order), "stages", None)
@@ -75,6 +82,9 @@ class Spec(Settings, BaseModel):
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> "Spec":
         """Validate fields, with one sentence for the first that is wrong."""
+        if fields.get("forms") in ("own", "both"):  # what older records say of their tests
+            fields = {**fields, "tests": BOTH if fields["forms"] == "both" else ""}
+            del fields["forms"]
         return errors.validated(cls, fields, "a run", must={name: setting.must for name, setting in RUN.items()})
 
     @property
@@ -95,15 +105,24 @@ class Spec(Settings, BaseModel):
     @property
     def key(self) -> str:
         """A readable prefix, and twelve digits of all that decides the numbers, revisions included."""
+        given = self.model_dump(exclude_defaults=True)  # so that a new field leaves the keys of older runs as they are
+        if self.tests == BOTH:
+            given = {**given, "forms": "both"}
+            del given["tests"]
         content = {
-            **self.model_dump(exclude_defaults=True),  # so that a new field leaves the keys of older runs as they are
+            **given,
             "method": self.resolved.to_json(),
             "revisions": {recipe.name: recipe.revision for recipe, _ in registry.terms(self.method)},
         }
         digits = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
         name = re.sub(r"[^a-z0-9.+]+", "-", self.method.lower()).strip("-")[:40]
+        return f"{name}{self.stream}{digits}"
+
+    @property
+    def stream(self) -> str:
+        """The part of the key that names dataset, memory and seed."""
         place = re.sub(r"[^a-z0-9]+", "-", self.data.rpartition("/")[2].lower()).strip("-")[:30]
-        return f"{name}-{place}-m{self.memory}-s{self.seed}-{digits}"
+        return f"-{place}-m{self.memory}-s{self.seed}-"
 
     @property
     def setting(self) -> str:
@@ -112,11 +131,18 @@ class Spec(Settings, BaseModel):
 
     @property
     def training(self) -> Hashable:
-        """What runs have in common that train alike; where both forms are tested, one of them serves for the other."""
-        method = self.resolved
-        if self.forms == "both":
-            method = method.but(scoring=replace(method.scoring, test="dot"))
-        return self.model_copy(update={"method": ""}), method
+        """What runs have in common that train alike, however they are tested."""
+        return self.model_copy(update={"method": "", "tests": ""}), self.resolved.training
+
+    @property
+    def ways(self) -> Ways:
+        """The ways in which it is tested: its method's own and the `tests`."""
+        return Ways(self.resolved, self.tests)
+
+    def answers(self, spec: "Spec") -> bool:
+        """Whether a run of this spec includes all tests of another one."""
+        wanted, tested = ({method.test for method in run.ways.methods.values()} for run in (spec, self))
+        return spec.training == self.training and wanted <= tested
 
 
 def titles(specs: Sequence[Spec], seeds: bool = True) -> list[str]:

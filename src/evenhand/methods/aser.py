@@ -25,11 +25,12 @@ from torch import Generator, Tensor
 
 from evenhand import errors
 from evenhand.core.batch import Batch, Losses, unit
-from evenhand.core.learner import EVALUATION_BATCH, Learner
+from evenhand.core.learner import Learner
 from evenhand.core.memory import Memory
 from evenhand.core.method import Method
 from evenhand.core.parts import part
 from evenhand.core.registry import register
+from evenhand.core.ways import EVALUATION_BATCH
 from evenhand.methods.er import CrossEntropy, er
 
 

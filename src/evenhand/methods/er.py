@@ -4,7 +4,7 @@ Learn the batch of the stream together with a few samples drawn from a small mem
 
     L = E_{B}[l(p(x), y)] + E_{B_M}[l(p(x), y)]                                        (Eq. 3)
 
-Every other method is "ER, but ...": this file holds the six parts that they start from.
+Every other method is "ER, but ...": this file holds the seven parts that they start from.
 
 Deviations
 ----------
@@ -22,6 +22,7 @@ from torch import Tensor
 from evenhand.core.batch import Batch, Losses
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
+from evenhand.core.network import Network
 from evenhand.core.parts import part
 from evenhand.core.registry import register
 from evenhand.core.scoring import DOT
@@ -80,8 +81,16 @@ class Argmax:
     """The logits of the form that the scoring tests with; the largest one is the prediction."""
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        network, scoring = learner.folded_copy(), learner.method.scoring
-        return network.logits(network.features(x), scoring.test, scoring.couple)
+        scoring = learner.method.scoring
+        return learner.test_copy().logits(learner.test_features(x), scoring.test, scoring.couple)
+
+
+@part("evenhand.methods.er.Latest")
+class Latest:
+    """The weights as the last step left them."""
+
+    def __call__(self, learner: Learner) -> Network:
+        return learner.network
 
 
 @register(cost=1)
@@ -94,4 +103,5 @@ def er() -> Method:
         update=Descend(),
         storage=Reservoir(),
         prediction=Argmax(),
+        weights=Latest(),
     )

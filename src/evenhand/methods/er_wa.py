@@ -45,14 +45,15 @@ class ArgmaxAligned:
     def boundary(self, learner: Learner) -> None:
         learner.kept[STAGES] = [*learner.kept.get(STAGES, []), len(learner.labels)]
         if self.persist:
-            align(learner.network, learner.kept[STAGES])
+            for network in learner.ways.networks(learner):
+                align(network, learner.kept[STAGES])
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        network, scoring = learner.folded_copy(), learner.method.scoring
+        network, scoring = learner.test_copy(), learner.method.scoring
         if not self.persist:
             stages = learner.kept.get(STAGES, [])
             network = learner.cached("er_wa.aligned", lambda: align(copy.deepcopy(network), stages))
-        return network.logits(network.features(x), scoring.test, scoring.couple)
+        return network.logits(learner.test_features(x), scoring.test, scoring.couple)
 
 
 @torch.no_grad()

@@ -42,12 +42,13 @@ class ProxyContrast:
             return Losses(None)
         network = learner.network
         cosines = network.logits(torch.cat(learner.features(batch, replay)), "cos") / network.head.gamma
-        return Losses(contrast(cosines / self.temperature, torch.cat([batch.targets, replay.targets])))
+        targets = torch.cat([batch.targets, replay.targets])
+        return Losses(contrast(cosines / self.temperature, targets, among=targets))
 
 
-def contrast(similarities: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in which a class counts as often as it occurs, and absent ones not at all."""
-    counts = torch.bincount(targets, minlength=similarities.shape[1]).to(similarities)
+def contrast(similarities: Tensor, targets: Tensor, among: Tensor) -> Tensor:
+    """Cross-entropy in which a class counts as often as it occurs in `among`, and absent ones not at all."""
+    counts = torch.bincount(among, minlength=similarities.shape[1]).to(similarities)
     own = similarities.gather(1, targets.unsqueeze(1)).squeeze(1)
     return (torch.logsumexp(similarities + counts.log(), dim=1) - own).mean()
 

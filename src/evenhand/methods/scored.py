@@ -1,4 +1,4 @@
-"""Any scoring: which logits learn, replay and test, each chosen on its own.
+"""Any scoring: which logits learn, replay and test, each chosen on its own; `dot` and `cos` test any method so.
 
 ER, but every phase uses dot products or cosines, as chosen; Table 1 of the UER paper compares all eight combinations:
 
@@ -13,9 +13,11 @@ Cost: that of ER, C_D = 1.
 Lin et al., UER: A Heuristic Bias Addressing Approach for Online Continual Learning, ACM MM 2023.
 """
 
+from dataclasses import replace
+
 from evenhand import errors
 from evenhand.core.method import Method
-from evenhand.core.registry import register
+from evenhand.core.registry import register, way
 from evenhand.core.scoring import Form, Mix, Scoring
 from evenhand.methods.er import er
 
@@ -26,3 +28,15 @@ def scored(learn: Form = "dot", replay: Form = "dot", test: Form = "dot") -> Met
     for name, form in (("learn", learn), ("replay", replay), ("test", test)):
         errors.choice(f"The '{name}' parameter of scored", form, ("dot", "cos"))
     return er().but(scoring=Scoring(learn=Mix(**{learn: 1}), replay=Mix(**{replay: 1}), test=test))
+
+
+@way
+def dot(method: Method) -> Method:
+    """Any method, tested by dot products."""
+    return method.but(scoring=replace(method.scoring, test="dot"))
+
+
+@way
+def cos(method: Method) -> Method:
+    """Any method, tested by cosines."""
+    return method.but(scoring=replace(method.scoring, test="cos"))

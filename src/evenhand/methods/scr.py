@@ -24,13 +24,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
-from evenhand.core.batch import Batch, Losses, unit
-from evenhand.core.learner import EVALUATION_BATCH, Learner
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.learner import Learner
 from evenhand.core.method import Method
 from evenhand.core.network import Network
 from evenhand.core.parts import part
 from evenhand.core.registry import register
 from evenhand.methods.er import Argmax, er
+from evenhand.methods.ncm import NearestMean
 
 
 @part("evenhand.methods.scr.Contrastive")
@@ -73,28 +74,6 @@ def contrast(z: Tensor, y: Tensor, temperature: float) -> Tensor:
     similarities = (z @ z.T / temperature).masked_fill(~others, -torch.inf)
     log_p = similarities - similarities.logsumexp(1, keepdim=True)
     return -(log_p.masked_fill(~positive, 0).sum(1) / positive.sum(1)).mean()
-
-
-@part("evenhand.methods.scr.NearestMean")
-class NearestMean:
-    """The nearest mean of the memory's features; a class without samples in the memory is never predicted."""
-
-    def __call__(self, learner: Learner, x: Tensor) -> Tensor:
-        means, known = learner.cached("scr.means", lambda: class_means(learner))
-        scores = F.normalize(learner.folded_copy().features(x), dim=1) @ means.T
-        return scores.masked_fill(~known, -torch.inf) if known.any() else scores
-
-
-def class_means(learner: Learner) -> tuple[Tensor, Tensor]:
-    """The renormalised mean feature of each class, (rows, dim), and whether it has samples in the memory."""
-    network, memory = learner.folded_copy(), learner.memory
-    means = torch.zeros(network.rows, network.head.dim, device=learner.device)
-    known = torch.zeros(network.rows, dtype=torch.bool, device=learner.device)
-    for slots in torch.arange(len(memory)).split(EVALUATION_BATCH) if len(memory) else ():
-        stored = memory.read(slots)
-        means.index_add_(0, stored.y, F.normalize(network.features(unit(stored.x)), dim=1))
-        known[stored.y] = True
-    return F.normalize(means, dim=1), known
 
 
 @register(cost=2)

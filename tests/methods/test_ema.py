@@ -1,0 +1,116 @@
+"""Averaged weights: the recursion, growth, frozen layers and extra modules."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from evenhand import Learner, errors, resolve
+from evenhand.methods.ema import Averaged
+
+
+def tensors(network):
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+def transcribed(history, decay):
+    """The average of a history of networks, one number at a time, in float64."""
+    average = {}
+    for step, network in enumerate(history):
+        d = min(decay, (1 + step) / (10 + step)) if step else 0.0
+        for name, live in network.items():
+            found = live.double().numpy().copy()
+            if live.is_floating_point():
+                old = average.get(name, found)
+                for place in np.ndindex(old.shape):  # a new row starts as a copy
+                    found[place] = d * old[place] + (1 - d) * found[place]
+            average[name] = found
+    return average
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.99, 1.0])
+def test_the_average_follows_its_recursion(learner, images, decay):
+    made, history = learner(f"uer+ema(decay={decay})", tests="ema(decay=0.3)"), []
+    for x, y in images(14, classes=3):
+        made.observe(x, y)
+        history.append(tensors(made.network))
+    for part in (Averaged(decay), Averaged(0.3)):
+        for name, expected in transcribed(history, part.decay).items():
+            np.testing.assert_allclose(part(made).state_dict()[name].numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_a_wrong_recursion_would_be_noticed(learner, images):
+    made, history = learner("uer+ema(decay=0.3)"), []
+    for x, y in images(8, classes=3):
+        made.observe(x, y)
+        history.append(tensors(made.network))
+    weight = Averaged(0.3)(made).head.weight.numpy()
+    assert np.allclose(weight, transcribed(history, 0.3)["head.weight"], rtol=1e-3)
+    assert not np.allclose(weight, transcribed(history, 0.2)["head.weight"], rtol=1e-3)
+    assert not np.allclose(weight, transcribed(history, 1.0)["head.weight"], rtol=1e-3)  # the warm-up alone
+
+
+@pytest.mark.parametrize("method", ["er", "er_dvc", "obc(apart=5)", "scr"])
+def test_new_rows_start_as_copies_of_the_live_ones(learner, images, method):
+    made = learner(f"{method}+ema")
+    for x, _ in images(4):
+        made.observe(x, [0] * len(x))
+    before = tensors(Averaged()(made))
+    made.grow(2)
+    after, live = Averaged()(made).state_dict(), made.network.state_dict()
+    assert after.keys() == live.keys()
+    for name, tensor in after.items():
+        old = tuple(map(slice, before[name].shape))
+        assert tensor.shape == live[name].shape
+        assert torch.equal(tensor[old], before[name])
+        rest = torch.ones_like(tensor, dtype=torch.bool)
+        rest[old] = False
+        assert torch.equal(tensor[rest], live[name][rest])
+    assert len(Averaged()(made).head.bias) == 3
+
+
+def test_before_the_first_step_the_live_weights_answer(learner):
+    made = learner("uer+ema")
+    assert Averaged()(made) is made.network
+
+
+def test_frozen_layers_are_not_moved_and_buffers_are():
+    trunk = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    trunk[1].requires_grad_(False)
+    made = Learner(trunk, "uer+ema", memory=10, device="cpu")
+    drawn = torch.Generator().manual_seed(0)
+    for _ in range(6):
+        made.observe(torch.rand(5, 16, generator=drawn), [0, 1, 0, 1, 2])
+    average = Averaged()(made)
+    assert torch.equal(average.trunk[1].weight, made.network.trunk[1].weight)
+    assert not torch.equal(average.trunk[2].running_mean, made.network.trunk[2].running_mean)
+    assert average.trunk[2].num_batches_tracked == 6
+    assert not average.training
+    assert not any(parameter.requires_grad for parameter in average.parameters())
+
+
+def test_er_wa_aligns_the_averaged_weights_too(train):
+    made = train("er_wa+ema")
+    made.kept["er_wa.stages"] = [2]
+    made.boundary()
+    for network in made.ways.networks(made):
+        norms = network.head.weight.norm(dim=1)
+        assert norms[:2].mean().item() == pytest.approx(norms[2:].mean().item(), rel=1e-5)
+
+
+def test_averages_are_saved_and_restored(train, tmp_path, images):
+    made = train("uer", tests="ema, ema(decay=0.9)+ncm")
+    made.save(tmp_path / "state.safetensors")
+    loaded = Learner.load(tmp_path / "state.safetensors", device="cpu")
+    x = images(1)[0][0]
+    for test in ("", "ema", "ema(decay=0.9)+ncm"):
+        assert torch.equal(made.scores(x, test=test), loaded.scores(x, test=test))
+    assert not torch.equal(made.scores(x), made.scores(x, test="ema"))
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.1, float("nan")])
+def test_a_decay_is_a_fraction(decay):
+    with pytest.raises(errors.InputError, match="The 'decay' parameter of ema must be a number in"):
+        Averaged(decay)
+    with pytest.raises(errors.InputError, match="sets the slot 'weights', which is already set"):
+        resolve("uer+ema+ema(decay=0.5)")
