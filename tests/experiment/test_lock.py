@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -71,13 +72,6 @@ def test_a_holder_whose_number_was_given_to_another_process_is_dead(path):
     with lock.held(path):
         rewrite(path, began="1")
         assert lock.holder(path) is None
-
-
-def test_waiting_ends_when_the_holder_does(path, other):
-    threading.Timer(0.7, other.kill).start()
-    began = time.monotonic()
-    with lock.held(path, wait=30):
-        assert 0.5 < time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("change", [{"machine": "elsewhere"}, {"boot": "another"}, {"space": "pid:[1]"}])
@@ -166,16 +160,18 @@ def test_only_one_of_many_takes_over_a_dead_lock(path):
 
     def work():
         nonlocal holding, most, failed
-        try:
-            with lock.held(path, wait=20):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with suppress(errors.BusyError), lock.held(path):
                 with guard:
                     holding += 1
                     most = max(most, holding)
                 time.sleep(0.01)
                 with guard:
                     holding -= 1
-        except errors.BusyError:
-            failed += 1
+                return
+            time.sleep(0.01)
+        failed += 1
 
     threads = [threading.Thread(target=work) for _ in range(12)]
     for thread in threads:

@@ -39,7 +39,7 @@ def load_missing(specs: "Sequence[Spec]", root: Path) -> None:
 
     def done(spec: "Spec") -> bool:
         with suppress(RunError):  # the run itself will report the damage
-            return Folder(root, spec).done
+            return Folder(root, spec).status().get("state") == "done"
         return False
 
     for source in dict.fromkeys(spec.source for spec in specs if not done(spec)):

@@ -15,6 +15,9 @@ from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 
 METRICS, TIMING = RECORDS = ("metrics.jsonl", "timing.jsonl")
+STATES = ("state.safetensors", "state.previous.safetensors")
+# Removed in this order, so that an interrupted removal can be finished: status.json still says that the run failed.
+WRITTEN = (*STATES, *RECORDS, "status.json", "spec.json")
 
 
 class Folder:
@@ -34,8 +37,7 @@ class Folder:
     def __init__(self, root: Path, spec: Spec, name: str | None = None) -> None:
         self.spec = spec
         self.path = root / (name or spec.key)
-        self.state = self.path / "state.safetensors"
-        self.previous = self.path / "state.previous.safetensors"
+        self.state, self.previous = (self.path / name for name in STATES)
         self._lock: lock.Lock | None = None
 
     @contextmanager
@@ -50,9 +52,8 @@ class Folder:
                 self._check_spec()
             else:
                 files.write_json(self.path / "spec.json", self.spec.model_dump())
-            for name in ("spec.json", "status.json", self.state.name, *RECORDS, lock.NAME.lstrip(".")):
-                for leftover in self.path.glob(f".{name}.*"):  # of a process that was killed while writing
-                    leftover.unlink(missing_ok=True)
+            for path in leftovers(self.path):
+                path.unlink(missing_ok=True)
             yield
 
     @property
@@ -79,11 +80,6 @@ class Folder:
         if not isinstance(status, dict):
             raise errors.RunError(f"{path} is damaged: it is not a JSON object. {files.RESTART}")
         return status
-
-    @property
-    def done(self) -> bool:
-        """Whether status.json says that the run is finished; `result` also checks its records."""
-        return self.status().get("state") == "done"
 
     def records(self, name: str = METRICS) -> list[dict[str, Any]]:
         """Lines of metrics.jsonl or timing.jsonl so far."""
@@ -130,11 +126,10 @@ class Folder:
         raise errors.RunError(f"{problems[0]} {files.RESTART}")
 
     def _content(self, name: str) -> bytes:
-        path = self.path / name
         try:
-            return path.read_bytes()
+            return (self.path / name).read_bytes()
         except OSError as error:
-            raise errors.RunError(f"{path} cannot be read: {error.strerror}. {files.RESTART}") from None
+            raise errors.RunError(f"{self.path / name} cannot be read: {error.strerror}. {files.RESTART}") from None
 
     def _parse(self, name: str, content: bytes) -> list[dict[str, Any]]:
         try:
@@ -169,6 +164,12 @@ class Folder:
         """Mark the run as done, with digests of its records."""
         self.previous.unlink(missing_ok=True)
         self.mark("done", **facts, digests={name: _digest(self._content(name)) for name in RECORDS})
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Temporary files of a process that was killed while it wrote a file or probed the lock."""
+    starts = (f"{lock.NAME}.", *(f".{name}." for name in WRITTEN))
+    return sorted(path for path in folder.iterdir() if path.name.startswith(starts))
 
 
 def seconds(timing: list[dict[str, Any]]) -> float:

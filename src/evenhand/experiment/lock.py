@@ -65,23 +65,14 @@ class Lock:
 
 
 @contextmanager
-def held(path: Path, wait: float = 0) -> Iterator[Lock]:
-    """Hold the lock, waiting up to `wait` seconds for another holder, then raise.
-
-    Parameters
-    ----------
-    path
-        The lock file. Its folder must exist.
-    """
-    lock, deadline = Lock(path), time.monotonic() + wait
+def held(path: Path) -> Iterator[Lock]:
+    """Hold the lock file, whose folder must exist; raise if another process holds it."""
+    lock = Lock(path)
     try:
         while not lock.acquire():
-            if (other := holder(path)) is None:
-                _remove_stale(path)
-            elif time.monotonic() >= deadline:
+            if (other := holder(path)) is not None:
                 raise errors.BusyError(f"The run {path.parent.name} is locked by {other}.")
-            else:
-                time.sleep(0.5)
+            _remove_stale(path)
     except OSError as error:
         raise errors.RunError(f"The run folder {path.parent} cannot be written: {error.strerror}.") from None
     try:
@@ -124,7 +115,10 @@ def _now(path: Path) -> float:
 def _remove_stale(path: Path) -> None:
     """Remove a stale lock. If several processes try at once, one succeeds."""
     moved = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    with suppress(FileNotFoundError), _exclusive(path.parent):
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # not every disk can exclude others that remove stale locks here
+            fcntl.flock(folder, fcntl.LOCK_EX)
         if not path.exists() or holder(path) is not None:
             return
         path.rename(moved)
@@ -132,18 +126,10 @@ def _remove_stale(path: Path) -> None:
             with suppress(FileExistsError):
                 os.link(moved, path)
         moved.unlink(missing_ok=True)
-
-
-@contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """Exclude other processes that remove stale locks in this folder, if its disk supports that."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+    except FileNotFoundError:  # another process has removed it
+        pass
     finally:
-        os.close(descriptor)
+        os.close(folder)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -159,8 +145,8 @@ def _here() -> dict[str, Any]:
     """The current process, with the boot and the namespace in which its id is valid."""
     return {
         "machine": platform.node(),
-        "boot": _text("/proc/sys/kernel/random/boot_id"),
-        "space": _space(),
+        "boot": _proc("sys/kernel/random/boot_id"),
+        "space": _proc("self/ns/pid"),
         "process": os.getpid(),
         "began": _began(os.getpid()),
     }
@@ -170,7 +156,7 @@ def _began(process: Any) -> str | None:
     """Start time of a process, to tell it from a later one with the same id; None if it is gone."""
     if not isinstance(process, int):
         return None
-    if (stat := _text(f"/proc/{process}/stat")) is not None:
+    if (stat := _proc(f"{process}/stat")) is not None:
         state, *fields = stat.rpartition(")")[2].split()
         return None if state == "Z" else fields[18]
     try:
@@ -182,15 +168,10 @@ def _began(process: Any) -> str | None:
     return "some time ago"
 
 
-def _space() -> str | None:
+def _proc(name: str) -> str | None:
+    """Content of a file below /proc, or the target of a link; None if it is not there."""
+    path = Path("/proc", name)
     try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return None
-
-
-def _text(path: str) -> str | None:
-    try:
-        return Path(path).read_text().strip()
+        return str(path.readlink()) if path.is_symlink() else path.read_text().strip()
     except OSError:
         return None

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -117,30 +117,25 @@ def read_entry(path: Path, ours: bool = False, with_result: bool = False) -> Run
     with_result
         Keep the result of a finished run.
     """
-    entry = _read(path, ours)
-    keep = with_result and entry.state == "done"
-    return replace(entry, note=_printable(entry.note), result=entry.result if keep else None)
-
-
-def _read(path: Path, ours: bool) -> RunEntry:
-    entry = RunEntry(path)
+    facts: dict[str, Any] = {}  # what can be read, up to the first damage
     try:
-        entry = replace(entry, touched=_touched(path))
-        entry = replace(entry, spec=(spec := Spec.read(files.read_json(path / "spec.json"))))
+        facts["touched"] = _touched(path)
+        facts["spec"] = spec = Spec.read(files.read_json(path / "spec.json"))
         if not _fits(path.name, spec):
-            return replace(entry, note=f"{path} has the spec of another run, {spec.key}.")
+            raise errors.RunError(f"{path} has the spec of another run, {spec.key}.")
         folder = Folder(path.parent, spec, path.name)
         status = folder.status()
-        entry = _with_records(entry, folder, done=status.get("state") == "done")
-        state, note = _state(folder, status, None if ours else lock.holder(path / lock.NAME))
-        return replace(entry, state=state, note=note)
+        facts |= _numbers(folder, done=status.get("state") == "done")
+        facts["state"], facts["note"] = _state(folder, status, None if ours else lock.holder(path / lock.NAME))
     except errors.RunError as error:
-        return replace(entry, note=str(error))
+        facts["note"] = str(error)
     except errors.InputError as error:
-        return replace(entry, note=f"{path / 'spec.json'} is invalid: {error}")
+        facts["note"] = f"{path / 'spec.json'} is invalid: {error}"
     except FAULTS:
-        part = "spec" if entry.spec is None else "records"
-        return replace(entry, note=f"{path} is damaged: its {part} cannot be read.")
+        facts["note"] = f"{path} is damaged: its {'records' if 'spec' in facts else 'spec'} cannot be read."
+    if not with_result or facts.get("state") != "done":
+        facts["result"] = None
+    return RunEntry(path, **{**facts, "note": _printable(facts["note"])})
 
 
 def _state(folder: Folder, status: dict[str, Any], holder: str | None) -> tuple[str, str]:
@@ -152,29 +147,27 @@ def _state(folder: Folder, status: dict[str, Any], holder: str | None) -> tuple[
         return "outdated", f"The key of this run is now {folder.spec.key}."
     if state == "failed":
         return "failed", str(status.get("error", ""))
-    if state == "running":  # and nobody holds it: it was stopped or killed
-        return "stopped", ""
-    if state == "done":
-        return "done", ""
+    if state in ("running", "done"):  # running although nobody holds it: it was stopped or killed
+        return "stopped" if state == "running" else "done", ""
     return "damaged", f"{folder.path / 'status.json'} is damaged: unknown state {errors.shown(state)}."
 
 
-def _with_records(entry: RunEntry, folder: Folder, done: bool) -> RunEntry:
-    """The entry with the numbers of the finished stages."""
-    if done and folder.path.name == folder.spec.key and (result := folder.result()):
-        entry, records, time = replace(entry, result=result), result.records, result.seconds
-    else:
-        records, time = folder.records(METRICS), seconds(folder.records(TIMING))
-    matrix = [record["accuracy"] for record in records]
-    if (done and len(matrix) != folder.spec.stages) or not _is_triangular(matrix):
+def _numbers(folder: Folder, done: bool) -> dict[str, Any]:
+    """What the records say about the finished stages, and the result of a finished run."""
+    result = folder.result() if done and folder.path.name == folder.spec.key else None
+    matrix = [record["accuracy"] for record in (result.records if result else folder.records(METRICS))]
+    time = result.seconds if result else seconds(folder.records(TIMING))
+    complete = len(matrix) == folder.spec.stages or not done
+    if not complete or any(len(row) != stage for stage, row in enumerate(matrix, 1)):
         stages = f"{len(matrix)} of {folder.spec.stages} stages"
         raise errors.RunError(f"{folder.path / METRICS} is damaged: it has {stages}.")
     if not matrix:
-        return entry
+        return {}
     accuracy, forgetting = metrics.average(matrix), metrics.forgetting(matrix)
     if not all(map(math.isfinite, (accuracy, forgetting or 0, time))):
         raise ValueError("not finite")
-    return replace(entry, stage=len(matrix), accuracy=accuracy, forgetting=forgetting, seconds=time)
+    numbers = {"accuracy": accuracy, "forgetting": forgetting, "seconds": time}
+    return {"stage": len(matrix), **numbers, "result": result}
 
 
 def _looks_like_a_run(path: Path) -> bool:
@@ -200,10 +193,6 @@ def _touched(path: Path) -> datetime:
         with suppress(FileNotFoundError):  # a process is writing there
             times += [] if file.name.startswith(".") else [file.stat().st_mtime]
     return datetime.fromtimestamp(int(max(times, default=path.stat().st_mtime))).astimezone()
-
-
-def _is_triangular(matrix: Sequence[Sequence[float]]) -> bool:
-    return all(len(row) == i + 1 for i, row in enumerate(matrix))
 
 
 def _printable(text: str) -> str:

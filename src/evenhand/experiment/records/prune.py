@@ -12,11 +12,9 @@ from pathlib import Path
 
 from evenhand import errors
 from evenhand.experiment import lock
+from evenhand.experiment.folder import STATES, WRITTEN, leftovers
 from evenhand.experiment.records.inventory import RunEntry, read_entry
 
-STATES = ("state.safetensors", "state.previous.safetensors")
-# In this order, so that an interrupted removal can be finished: status.json still says that the run failed.
-WRITTEN = (*STATES, "metrics.jsonl", "timing.jsonl", "status.json", "spec.json")
 TRACKED = ("tensorboard", "wandb")  # folders that sinks write
 
 
@@ -55,7 +53,7 @@ def plan(entry: RunEntry, states: bool = False) -> Removal | None:
         return None
     whole, only_state = entry.state in ("failed", "outdated"), states and entry.state == "done"
     kinds = {
-        "leftovers": _leftovers(entry.path),
+        "leftovers": leftovers(entry.path),
         "tracking": [path for name in TRACKED if whole for path in _below(entry.path / name)],
         "state": [entry.path / name for name in STATES if whole or only_state],
         "records": [entry.path / name for name in WRITTEN if whole and name not in STATES],
@@ -83,12 +81,6 @@ def prune(removal: Removal, states: bool = False) -> int:
             with suppress(OSError):  # it has a file of the user's, or the run was started again
                 path.rmdir()
     return sum(size for path, size in removal.sizes.items() if _size(path) is None)
-
-
-def _leftovers(folder: Path) -> list[Path]:
-    """Temporary files of a process that was killed while it wrote a file or probed the lock."""
-    starts = (f"{lock.NAME}.", *(f".{name}." for name in WRITTEN))
-    return sorted(path for path in folder.iterdir() if path.name.startswith(starts))
 
 
 def _below(folder: Path) -> list[Path]:
