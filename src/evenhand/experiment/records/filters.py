@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from evenhand import errors
 from evenhand.core import registry
+from evenhand.core.settings import RUN
 from evenhand.experiment.records.inventory import OWN, RunEntry
 from evenhand.experiment.spec import Spec
 
@@ -94,8 +95,7 @@ def _field(name: str) -> str:
 def _kind(field: str) -> type:
     if field not in Spec.model_fields:
         return float if field in (*FRACTIONS, "seconds") else str
-    annotation = Spec.model_fields[field].annotation
-    kinds = get_args(annotation) or (annotation,)
+    kinds = RUN[field].kinds
     return bool if bool in kinds else float if {int, float} & set(kinds) else str
 
 

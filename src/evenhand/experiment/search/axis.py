@@ -1,6 +1,5 @@
 """An axis of a search: a field and its values, as given by `--field`."""
 
-import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,8 +85,7 @@ def takes_whole(method: str, name: str) -> bool:
     if name in Spec.model_fields:
         return Spec.model_fields[name].annotation is int
     place, parameter = _taker(method, name)
-    recipe, _ = registry.terms(method)[place]
-    return type(inspect.signature(recipe.build).parameters[parameter].default) is int
+    return type(names.parameters(registry.terms(method)[place][0].build)[parameter]) is int
 
 
 def is_fixed(method: str, name: str) -> bool:
@@ -95,19 +93,15 @@ def is_fixed(method: str, name: str) -> bool:
     if name in Spec.model_fields:
         return False
     place, parameter = _taker(method, name)
-    _, arguments = registry.terms(method)[place]
-    return parameter in arguments
+    return parameter in registry.terms(method)[place][1]
 
 
 def with_value(method: str, name: str, value: Any) -> str:
     """The method with one parameter set."""
-    taker, parameter = _taker(method, name)
+    place, parameter = _taker(method, name)
     terms = registry.terms(method)
-    spelled = []
-    for place, (recipe, arguments) in enumerate(terms):
-        arguments = {**arguments, parameter: value} if place == taker else arguments
-        spelled.append(names.spell(recipe.name, arguments, dict.fromkeys(arguments, ...)))
-    return "+".join(spelled)
+    terms[place][1][parameter] = value
+    return "+".join(names.spell(recipe.name, given, dict.fromkeys(given, ...)) for recipe, given in terms)
 
 
 def _spread(low: float, high: float, count: int | None, log: bool, whole: bool = False) -> tuple[float, ...]:
@@ -138,17 +132,14 @@ def _value(text: str) -> Any:
 def _taker(method: str, name: str) -> tuple[int, str]:
     """Index of the term that takes a parameter, and the parameter; `uer.alpha` names one of several."""
     owner, _, parameter = name.rpartition(".")
-    terms = registry.terms(method)
-    takers = [
-        place
-        for place, (recipe, _) in enumerate(terms)
-        if owner in ("", recipe.name) and parameter in inspect.signature(recipe.build).parameters
-    ]
-    if len(takers) != 1:
-        known = [f"{recipe.name}.{own}" for recipe, _ in terms for own in inspect.signature(recipe.build).parameters]
-        known += [own.rpartition(".")[2] for own in known]
-        if takers:
-            example = f"{terms[takers[0]][0].name}.{parameter}"
-            raise errors.InputError(f"Several parts of {method} have a '{parameter}'. Name one, e.g. {example}.")
-        raise errors.unknown("field to search", name, [*known, *(own for own in Spec.model_fields if own not in FIXED)])
+    recipes = [recipe for recipe, _ in registry.terms(method)]
+    known = [(place, own) for place, recipe in enumerate(recipes) for own in names.parameters(recipe.build)]
+    takers = [place for place, own in known if own == parameter and owner in ("", recipes[place].name)]
+    if len(takers) > 1:
+        example = f"{recipes[takers[0]].name}.{parameter}"
+        raise errors.InputError(f"Several parts of {method} have a '{parameter}'. Name one, e.g. {example}.")
+    if not takers:
+        own_names = [spelling for place, own in known for spelling in (own, f"{recipes[place].name}.{own}")]
+        settings = [setting for setting in Spec.model_fields if setting not in FIXED]
+        raise errors.unknown("field to search", name, [*own_names, *settings])
     return takers[0], parameter

@@ -9,7 +9,7 @@ import itertools
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ class Tuning:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
         left = errors.whole("The number of --trials", trials, 1)
-        race = _Race(self, engine, root)
+        race = _Race(self, engine, root, study)
         while left:
             asked = [study.ask() for _ in range(min(at_once, left))]
             left -= len(asked)
@@ -155,6 +155,7 @@ class Tuning:
                 yield point
 
 
+@dataclass(frozen=True)
 class _Race:
     """Runs points stage by stage, and gives up those that diverge or fall behind the finished points.
 
@@ -162,65 +163,52 @@ class _Race:
     fit: they compare the best accuracy a trial ever had, which here is always that of its first, easiest stage.
     """
 
-    def __init__(self, tuning: Tuning, engine: Engine, root: Path) -> None:
-        self.tuning, self.engine, self.root = tuning, engine, root
-        self.curves: list[list[float]] = []  # accuracy after each stage, of points that reached the end
-        self.diverged: set[Spec] = set()
-        self.finished: dict[Spec, list[float]] = {}  # accuracy after each stage, of finished runs
+    tuning: Tuning
+    engine: Engine
+    root: Path
+    study: Any
+    diverged: set[Spec] = field(default_factory=set)
 
     def run(self, trials: Sequence[Any], points: Sequence[dict[str, Any]]) -> list[Point]:
         """Run the points of some trials, and report the accuracy after each stage to its trial."""
         specs = [self.tuning.specs(values) for values in points]
-        curves: list[list[float]] = [[] for _ in points]
-        ended: dict[int, Point] = {}
         last = specs[0][0].stages
+        curves = [trial.intermediate_values for trial in self.study.get_trials(deepcopy=False)]
+        finished = [curve for curve in curves if last in curve]
+        ended: dict[int, Point] = {}
+
+        def left() -> list[int]:
+            return [i for i in range(len(points)) if i not in ended and self.diverged.isdisjoint(specs[i])]
+
         for stage in range(1, last + 1):
-            self._advance(
-                {spec: points[i] for i in self._left(specs, ended) for spec in specs[i]},
-                stage if len(self.curves) >= ENOUGH else last,
-            )
-            for i in self._left(specs, ended):
-                point = Point(points[i], tuple(self._curve(spec)[stage - 1] for spec in specs[i]))
-                curves[i].append(point.accuracy)
+            until = stage if len(finished) >= ENOUGH else last
+            self._advance({spec: points[i] for i in left() for spec in specs[i]}, until)
+            for i in left():
+                point = Point(points[i], tuple(self._accuracy(spec, stage) for spec in specs[i]))
                 trials[i].report(point.accuracy, stage)
                 if stage == last:
                     ended[i] = point
-                elif self._is_behind(point, stage):
+                elif until < last and point.accuracy < statistics.median(curve[stage] for curve in finished):
                     ended[i] = replace(point, given_up=stage)
-        self.curves += [curve for curve in curves if len(curve) == last]
         lost = [Point(values, (0.0,) * self.tuning.seeds, diverged=True) for values in points]
         return [ended.get(i, lost[i]) for i in range(len(points))]
 
-    def _left(self, specs: Sequence[Sequence[Spec]], ended: Mapping[int, Point]) -> list[int]:
-        """Indices of points that have neither ended nor diverged."""
-        return [i for i in range(len(specs)) if i not in ended and self.diverged.isdisjoint(specs[i])]
-
-    def _is_behind(self, point: Point, stage: int) -> bool:
-        """Whether the accuracy after a stage is below the median of the finished points, once there are enough."""
-        return len(self.curves) >= ENOUGH and point.accuracy < statistics.median(c[stage - 1] for c in self.curves)
-
     def _advance(self, specs: Mapping[Spec, dict[str, Any]], until: int) -> None:
-        """Run specs to the end of a stage, unless they are there already."""
-        missing = [spec for spec in specs if not self._has_reached(spec, until)]
+        """Run specs to the end of a stage, unless they are there already; at the last one they must be finished."""
+        folders = {spec: Folder(self.root, spec) for spec in specs}
+        missing = [
+            spec
+            for spec, folder in folders.items()
+            if not folder.result() and (until == spec.stages or len(folder.records()) < until)
+        ]
         for outcome in self.engine(missing, until) if missing else ():
             _checked(outcome, specs[outcome.spec])
             if isinstance(outcome, Failure) and outcome.cause == "diverged":
                 self.diverged.add(outcome.spec)
 
-    def _has_reached(self, spec: Spec, stage: int) -> bool:
-        """Whether a run has come to the end of a stage; at the last one it must be finished."""
-        return len(self._curve(spec)) >= stage and (stage < spec.stages or spec in self.finished)
-
-    def _curve(self, spec: Spec) -> list[float]:
-        """Accuracy of a run after each stage so far."""
-        if spec not in self.finished:
-            folder = Folder(self.root, spec)
-            result = folder.result()
-            curve = [metrics.mean(record["accuracy"]) for record in (result.records if result else folder.records())]
-            if result is None:
-                return curve
-            self.finished[spec] = curve
-        return self.finished[spec]
+    def _accuracy(self, spec: Spec, stage: int) -> float:
+        """Accuracy of a run after a stage."""
+        return metrics.mean(Folder(self.root, spec).records()[stage - 1]["accuracy"])
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error

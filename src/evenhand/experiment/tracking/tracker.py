@@ -17,9 +17,9 @@ from evenhand import errors, metrics
 from evenhand.experiment.spec import Spec
 
 SINKS = {
-    "mlflow": "evenhand.experiment.tracking.mlflow:MLflow",
-    "tensorboard": "evenhand.experiment.tracking.tensorboard:TensorBoard",
-    "wandb": "evenhand.experiment.tracking.wandb:WeightsAndBiases",
+    "mlflow": "evenhand.experiment.tracking.sinks:MLflow",
+    "tensorboard": "evenhand.experiment.tracking.sinks:TensorBoard",
+    "wandb": "evenhand.experiment.tracking.sinks:WeightsAndBiases",
 }
 PATIENCE = 10.0  # seconds that the end of a run waits for all its sinks together
 
