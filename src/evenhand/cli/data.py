@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from rich.table import Table
 
 from evenhand.cli.options import DataDir, Flag, Json, print_json
-from evenhand.cli.prepare import LoadProgress, load_dataset, use_data_dir
+from evenhand.cli.prepare import load_dataset, load_progress, use_data_dir
 from evenhand.cli.tables import fitting, stdout
 
 data = App(name="data", help="List, download and view datasets.")
@@ -31,34 +31,18 @@ def listing(*, data_dir: DataDir = None, json: Json = False) -> None:
 def _known() -> list[dict[str, Any]]:
     from evenhand import datasets
 
-    embedded = datasets.load("fashion-cut")
-    rows: list[dict[str, Any]] = [
-        {
-            "name": "fashion-cut",
-            "title": "6,500 images of Fashion-MNIST",
-            "classes": len(embedded.classes),
-            "train": len(embedded.train_y),
-            "test": len(embedded.test_y),
-            "shape": list(embedded.shape),
-            "found": "embedded",
-            "origins": [],
-        }
+    cut = datasets.load("fashion-cut")
+    counts = len(cut.train_y), len(cut.test_y)
+    columns = ("name", "title", "classes", "train", "test", "shape", "found", "origins")
+    rows: list[tuple[Any, ...]] = [
+        ("fashion-cut", "6,500 images of Fashion-MNIST", len(cut.classes), *counts, cut.shape, "embedded", [])
     ]
     for source in datasets.SOURCES.values():
         found = source.find()
-        rows.append(
-            {
-                "name": source.name,
-                "title": source.title,
-                "classes": source.classes,
-                "train": source.counts[0],
-                "test": source.counts[1],
-                "shape": list(source.shape),
-                "found": None if found is None else str(found[0]),
-                "origins": list(source.origins),
-            }
-        )
-    return rows
+        place = None if found is None else str(found[0])
+        facts = source.name, source.title, source.classes, *source.counts, source.shape
+        rows.append((*facts, place, list(source.origins)))
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def datasets_table(rows: list[dict[str, Any]]) -> Table:
@@ -71,9 +55,7 @@ def datasets_table(rows: list[dict[str, Any]]) -> Table:
     columns = {
         "name": [row["name"] for row in rows],
         "description": [row["title"] for row in rows],
-        "classes": [str(row["classes"]) for row in rows],
-        "train": [str(row["train"]) for row in rows],
-        "test": [str(row["test"]) for row in rows],
+        **{name: [str(row[name]) for row in rows] for name in ("classes", "train", "test")},
         "shape": ["x".join(map(str, row["shape"])) for row in rows],
         "location": [location(row) for row in rows],
     }
@@ -99,7 +81,7 @@ def fetch(
     if name not in datasets.SOURCES:
         raise errors.unknown("dataset to fetch", name, datasets.SOURCES)
     source = datasets.SOURCES[name]
-    with LoadProgress(name) as progress:
+    with load_progress(name) as progress:
         found = source.find()
         location = found[0] if found and origin is None else source.fetch(origin, progress)
         dataset = source.load(progress)

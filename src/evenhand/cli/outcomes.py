@@ -44,9 +44,7 @@ def results_table(summaries: list[dict[str, Any]], names: list[str]) -> Table:
         "method": names,
         "accuracy": [percent(s["final_accuracy"], unit="") for s in summaries],
         "95 % interval": [plus_minus(s["interval"]) for s in summaries],
-        "previous": [percent(s["previous"], unit="") for s in summaries],
-        "current": [percent(s["current"], unit="") for s in summaries],
-        "forgetting": [percent(s["forgetting"], unit="") for s in summaries],
+        **{name: [percent(s[name], unit="") for s in summaries] for name in ("previous", "current", "forgetting")},
         "seconds": [f"{s['seconds']:.0f}" for s in summaries],
         "seeds": [str(len(s["seeds"])) for s in summaries],
     }

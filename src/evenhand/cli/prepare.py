@@ -1,16 +1,19 @@
 """What commands do before runs start: choose the data directory, load datasets, check names of trackers."""
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from evenhand import names
+from evenhand.cli.tables import print_line
 from evenhand.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    from evenhand.datasets.decoding import Progress
     from evenhand.experiment.spec import Spec
 
 
@@ -26,10 +29,10 @@ def load_dataset(name: str, size: int | None = None, skip_bad: bool = False) -> 
     """Load a dataset with a progress bar and print its notes; afterwards it loads from a cache."""
     from evenhand import datasets
 
-    with LoadProgress(name) as progress:
+    with load_progress(name) as progress:
         dataset = datasets.load(name, size=size, skip_bad=skip_bad, progress=progress)
-        for note in dataset.notes:
-            progress.print(note)
+    for note in dataset.notes:
+        print_line(Console(stderr=True), note)
     return dataset
 
 
@@ -60,39 +63,20 @@ def comma_separated(text: str | None) -> list[str]:
     return [word for word in names.split(text or "") if word]
 
 
-class LoadProgress:
+@contextmanager
+def load_progress(name: str) -> "Iterator[Progress]":
     """Progress bars on stderr while a dataset loads; only on a terminal."""
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    def __init__(self, name: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.percentage:.0f} %"))
+    remaining = TimeRemainingColumn(compact=True)
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, remaining, console=console, disable=not console.is_terminal, transient=True) as bars:
 
-        self.name = name
-        self.console = Console(stderr=True)
-        self.tasks: dict[str, TaskID] = {}
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:.0f} %"),
-            TimeRemainingColumn(compact=True),
-            console=self.console,
-            disable=not self.console.is_terminal,
-            transient=True,
-        )
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(f"{name}: {what}")
+            bars.update(tasks[what], completed=done, total=total)
 
-    def __enter__(self) -> Self:
-        self.bars.start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.bars.stop()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Show how much is done."""
-        if what not in self.tasks:
-            self.tasks[what] = self.bars.add_task(f"{self.name}: {what}")
-        self.bars.update(self.tasks[what], completed=done, total=total)
-
-    def print(self, text: str) -> None:
-        """Print a line above the bars."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        yield show

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from evenhand.cli.options import Flag, Root
 from evenhand.cli.runs import Where
-from evenhand.cli.tables import stdout
+from evenhand.cli.tables import OPEN, stdout, table_of
 from evenhand.errors import RunError
 
 if TYPE_CHECKING:
@@ -61,14 +59,12 @@ def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = Fals
 
 def print_removals(console: Console, removals: "Sequence[Removal]") -> None:
     """Print what would be removed."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("run", overflow="fold")
-    table.add_column("remove", overflow="fold")
-    table.add_column("size", justify="right", no_wrap=True)
-    for removal in removals:
-        what = Text(removal.what, "red" if removal.whole else "")
-        table.add_row(Text(removal.entry.key), what, _size([removal]))
-    console.print(table)
+    columns: dict[str, list[str | Text]] = {
+        "run": [removal.entry.key for removal in removals],
+        "remove": [Text(removal.what, "red" if removal.whole else "") for removal in removals],
+        "size": [_size([removal]) for removal in removals],
+    }
+    console.print(table_of(columns, ("run", "remove"), ("size",), **OPEN))
 
 
 def _size(removals: "Sequence[Removal]") -> str:

@@ -4,18 +4,16 @@ import csv as csv_module
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.cli.options import Flag, Json, Root, print_json
-from evenhand.cli.tables import print_line, stdout, width
+from evenhand.cli.tables import OPEN, print_line, stdout, table_of, width
 from evenhand.errors import InputError
 from evenhand.metrics import percent
 
@@ -39,7 +37,6 @@ NARROW = 18  # characters of a wrapped text there
 MAIN = ("method", "data", "memory", "seed")  # fields of a spec that get their own column
 NUMBERS = ("memory", "seed", "stages", "accuracy", "forgetting", "seconds")
 COLUMNS: "dict[str, Callable[[RunEntry], str]]" = {
-    "state": lambda row: row.state,
     "stages": lambda row: "-" if row.spec is None else f"{row.stage}/{row.spec.stages}",
     "accuracy": lambda row: percent(row.accuracy, unit=""),
     "forgetting": lambda row: percent(row.forgetting, unit=""),
@@ -136,45 +133,34 @@ def _fields(rows: "Sequence[RunEntry]") -> tuple[dict[str, Any], list[str]]:
 
 
 def _table(rows: "Sequence[RunEntry]", usual: dict[str, Any], varying: Sequence[str], omitted: Sequence[str]) -> Table:
-    columns: dict[str, Callable[[RunEntry], str]] = {
-        name: partial(_field, name) for name in MAIN if name in ("method", "seed", *varying)
+    columns: dict[str, Sequence[str | Text]] = {
+        name: [_shown(row.value(name)) for row in rows] for name in MAIN if name in ("method", "seed", *varying)
     }
     if others := [name for name in varying if name not in MAIN]:
-        columns["setting"] = partial(_setting, {name: usual[name] for name in others})
-    columns |= {name: cell for name, cell in COLUMNS.items() if name not in omitted[1:]}
+        columns["setting"] = [_setting({name: usual[name] for name in others}, row) for row in rows]
+    columns["state"] = [Text(row.state, STYLES.get(row.state, "")) for row in rows]
+    columns |= {name: [cell(row) for row in rows] for name, cell in COLUMNS.items() if name not in omitted[1:]}
     if omitted:
-        columns["key"] = _short_key
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in columns:
-        justify: Literal["left", "right"] = "right" if name in NUMBERS else "left"
-        wraps = name in ("method", "data", "setting") or (name == "key" and not omitted)
-        most = NARROW if wraps and omitted else None
-        table.add_column(name, justify=justify, no_wrap=not wraps, overflow="fold", max_width=most)
-    for row in rows:
-        style = STYLES.get(row.state, "")
-        table.add_row(*(Text(cell(row), style if name == "state" else "") for name, cell in columns.items()))
-    return table
-
-
-def _field(name: str, row: "RunEntry") -> str:
-    return _shown(row.value(name))
+        columns["key"] = [_short_key(row.key) for row in rows]
+    texts = ("method", "data", "setting") if omitted else ("method", "data", "setting", "key")
+    return table_of(columns, texts, NUMBERS, NARROW if omitted else None, **OPEN)
 
 
 def _shown(value: Any) -> str:
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _short_key(row: "RunEntry") -> str:
+def _short_key(key: str) -> str:
     """The digits of a key, or the start of another name."""
     from evenhand.experiment.records.inventory import KEY
 
-    if KEY.fullmatch(row.key):
-        return row.key.rpartition("-")[2]
-    return row.key if len(row.key) <= 12 else f"{row.key[:11]}…"
+    if KEY.fullmatch(key):
+        return key.rpartition("-")[2]
+    return key if len(key) <= 12 else f"{key[:11]}…"
 
 
 def _setting(usual: dict[str, Any], row: "RunEntry") -> str:
     """The fields in which a run differs from most others."""
     if row.spec is None:
         return "-"
-    return ", ".join(f"{name} {_field(name, row)}" for name in usual if row.value(name) != usual[name])
+    return ", ".join(f"{name} {_shown(row.value(name))}" for name in usual if row.value(name) != usual[name])

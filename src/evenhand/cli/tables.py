@@ -1,7 +1,7 @@
 """Tables on stdout that fit the terminal."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -16,6 +16,7 @@ NUMBERS = (
     *("classes", "train", "test"),
     *("accuracy", "95 % interval", "previous", "current", "forgetting", "seconds", "seeds"),
 )
+OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}  # the looks of a table without lines
 
 
 def stdout() -> Console:
@@ -43,6 +44,23 @@ def width(console: Console, table: Table) -> int:
     return console.measure(table, options=console.options.update(width=10_000)).maximum
 
 
+def table_of(
+    columns: Mapping[str, Sequence[str | Text]],
+    texts: Collection[str],
+    numbers: Collection[str] = NUMBERS,
+    most: int | None = None,
+    **looks: Any,
+) -> Table:
+    """A table from the cells of each column: `texts` may be wrapped, at `most` characters; `numbers` stand right."""
+    table = Table(**looks)
+    for name in columns:
+        wrapped: dict[str, Any] = {"max_width": most} if name in texts else {"no_wrap": True}
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold", **wrapped)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+    return table
+
+
 def fitting(columns: dict[str, list[str]], texts: Sequence[str], optional: Sequence[str]) -> Table:
     """A table that fits stdout: texts are wrapped, numbers and names are never cut.
 
@@ -55,29 +73,21 @@ def fitting(columns: dict[str, list[str]], texts: Sequence[str], optional: Seque
     optional
         The columns to omit, in this order, if the table is too wide even without lines.
     """
+
+    def draw(lines: bool, omitted: int, most: int | None = None) -> Table:
+        kept = {name: cells for name, cells in columns.items() if name not in optional[:omitted]}
+        looks: dict[str, Any] = {} if lines else {"box": box.SIMPLE_HEAD, "padding": 0}
+        table = table_of(kept, texts, most=most, title_justify="left", caption_justify="left", **looks)
+        if not lines:
+            for column in table.columns:
+                column.header = str(column.header).replace(" % ", " %\n")
+        return table
+
     console = stdout()
-    looks = [(True, 0), *((False, count) for count in range(len(optional) + 1))]
-    for lines, count in looks:
-        kept = {name: cells for name, cells in columns.items() if name not in optional[:count]}
-        if width(console, _table(kept, texts, lines, NARROW)) <= console.width:
+    for lines, omitted in [(True, 0), *((False, count) for count in range(len(optional) + 1))]:
+        if width(console, draw(lines, omitted, NARROW)) <= console.width:
             break
-    table = _table(kept, texts, lines)
-    if count:
-        table.caption = f"Columns omitted: {', '.join(optional[:count])}. See --json."
-    return table
-
-
-def _table(columns: dict[str, list[str]], texts: Sequence[str], lines: bool, most: int | None = None) -> Table:
-    table = Table(title_justify="left", caption_justify="left")
-    if not lines:
-        table.box, table.padding = box.SIMPLE_HEAD, 0
-    for name in columns:
-        justify: Literal["left", "right"] = "right" if name in NUMBERS else "left"
-        wraps = name in texts
-        heading = name if lines or wraps else name.replace(" % ", " %\n")
-        table.add_column(
-            heading, justify=justify, no_wrap=not wraps, overflow="fold", max_width=most if wraps else None
-        )
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells))
+    table = draw(lines, omitted)
+    if omitted:
+        table.caption = f"Columns omitted: {', '.join(optional[:omitted])}. See --json."
     return table

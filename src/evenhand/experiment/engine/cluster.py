@@ -46,7 +46,7 @@ def run_on_cluster(queue: RunQueue, workers: int | None, threads: int) -> None:
             data[spec.source] = ray.put(_as_arrays(load(spec.data, size=spec.size, skip_bad=spec.skip_bad)))
         root = queue.root.absolute() if queue.options.shared else None
         contents = {} if queue.options.shared else read_files(Folder(queue.root, spec))
-        cpus = queue.threads(spec, threads)
+        cpus = queue.threads.get(spec.key, threads)
         task = remote.options(num_cpus=cpus).remote(
             __version__, spec, root, contents, cpus, queue.options, data[spec.source], mailbox
         )

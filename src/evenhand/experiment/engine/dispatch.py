@@ -5,8 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from evenhand import errors
-from evenhand.experiment.engine.inline import run_inline
-from evenhand.experiment.engine.processes import run_in_processes
+from evenhand.experiment.engine.processes import run_in_processes, run_inline
 from evenhand.experiment.engine.queue import Allocation, Listener, Outcome, Reused, RunOptions, RunQueue, cores
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
@@ -79,8 +78,9 @@ def _run(queue: RunQueue, engine: str, workers: int | None, threads: int | None)
         run_on_cluster(queue, workers, threads or 1)
         return
     cpus = Allocation.of(1 if engine == "inline" else len(queue), 1 if engine == "inline" else workers, threads)
-    if cpus.workers * queue.most_threads > cores():  # some runs keep more threads than a worker gets
-        cpus = Allocation.of(len(queue), cores() // queue.most_threads, threads)
+    most = max(queue.threads.values(), default=1)
+    if cpus.workers * most > cores():  # some runs keep more threads than a worker gets
+        cpus = Allocation.of(len(queue), cores() // most, threads)
     if engine == "inline" or (engine == "auto" and cpus.workers == 1):
         run_inline(queue, cpus.threads)
     else:

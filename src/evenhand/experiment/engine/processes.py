@@ -1,7 +1,8 @@
-"""Runs in worker processes. Each worker runs many specs; one that dies is replaced."""
+"""Runs in this process, or in worker processes. Each worker runs many specs; one that dies is replaced."""
 
 import multiprocessing
 import signal
+import time
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -15,6 +16,19 @@ from evenhand.experiment.run import Note, Progress
 from evenhand.experiment.spec import Spec
 
 CONTEXT = multiprocessing.get_context("spawn")
+
+
+def run_inline(queue: RunQueue, threads: int) -> None:
+    """Run the queue in this process, one run after the other; `threads` is the number of threads of a new run."""
+    while queue:
+        if (spec := queue.take()) is None:
+            time.sleep(0.1)
+            continue
+        torch.set_num_threads(queue.threads.get(spec.key, threads))
+        outcome = attempt(spec, queue.root, queue.options, queue.listen)
+        queue.record(spec, outcome)
+        if isinstance(outcome, Failure) and outcome.cause == "stopped":
+            queue.stop()
 
 
 class Worker:
@@ -36,7 +50,7 @@ class Worker:
     def start(self, spec: Spec, queue: RunQueue) -> bool:
         """Send the worker a spec; False if the worker is dead."""
         try:
-            self.connection.send((spec, queue.root, queue.options, queue.threads(spec, self.threads)))
+            self.connection.send((spec, queue.root, queue.options, queue.threads.get(spec.key, self.threads)))
         except OSError:
             return False
         self.spec = spec

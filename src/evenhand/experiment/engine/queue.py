@@ -90,10 +90,9 @@ class Allocation:
     def of(cls, runs: int, workers: int | None = None, threads: int | None = None) -> "Allocation":
         """Use all cores but no more: first one process per run, then several threads per process."""
         available = cores()
-        if workers is not None:
-            errors.whole("The number of 'workers'", workers, 1)
-        if threads is not None:
-            errors.whole("The number of 'threads'", threads, 1)
+        for name, count in (("workers", workers), ("threads", threads)):
+            if count is not None:
+                errors.whole(f"The number of '{name}'", count, 1)
         workers = workers or max(1, min(runs, available // (threads or 1)))
         threads = threads or max(1, available // workers)
         if workers * threads > available:
@@ -113,17 +112,12 @@ class RunQueue:
     """
 
     def __init__(
-        self,
-        specs: Sequence[Spec],
-        root: Path,
-        options: RunOptions,
-        listen: Listener,
-        threads: Mapping[str, int] | None = None,
+        self, specs: Sequence[Spec], root: Path, options: RunOptions, listen: Listener, threads: Mapping[str, int] = {}
     ) -> None:
         self.root = root
         self.options = options
         self.listen = listen
-        self._threads = threads or {}
+        self.threads = threads
         self.outcomes: dict[str, Outcome] = {}
         self._waiting = list(specs)
         self._tries: dict[str, int] = {}
@@ -139,15 +133,6 @@ class RunQueue:
             if self._not_before.get(spec.key, 0) <= now:
                 return self._waiting.pop(position)
         return None
-
-    def threads(self, spec: Spec, default: int) -> int:
-        """Threads of a run: those it was begun with, or else the default."""
-        return self._threads.get(spec.key, default)
-
-    @property
-    def most_threads(self) -> int:
-        """The most threads that any run was begun with, or 1."""
-        return max(self._threads.values(), default=1)
 
     def record(self, spec: Spec, outcome: Outcome) -> None:
         """Record the outcome of a run, or put the run back to try it again."""
