@@ -23,44 +23,31 @@ RESTART = "Remove its folder to restart the run."
 def write(path: Path, content: bytes, keep: Path | None = None) -> None:
     """Replace a file atomically: a reader, or a crash at any moment, sees either the old or the new content.
 
-    Parameters
-    ----------
-    keep
-        Move the old content here. A crash in between leaves only this copy.
+    The old content is moved to `keep`, if given; a crash in between leaves only this copy.
     """
     if not path.name:
         raise errors.RunError(f"{path} cannot be written: it is a folder.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        try:
-            _write_through(temporary, content)
-            if keep is not None and path.exists():
-                path.replace(keep)
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        _sync(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, content)
+        if keep is not None and path.exists():
+            path.replace(keep)
+        temporary.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise errors.RunError(f"{path} cannot be written: {error.strerror}.") from None
     with suppress(OSError):  # some disks cannot sync a folder; a power cut may then restore the old content
-        _sync(path.parent)
+        _sync(path.parent, os.O_RDONLY)
 
 
-def _write_through(path: Path, content: bytes) -> None:
-    """Write a new file and sync it to disk."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+def _sync(path: Path, flags: int, content: bytes = b"") -> None:
+    """Open a file or a folder, write the content to it, and sync it to disk."""
+    file = os.open(path, flags, 0o666)
     try:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(file, rest) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
         os.fsync(file)
     finally:
         os.close(file)
@@ -80,13 +67,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, then: str = RESTART) -> Any:
-    """Read a JSON file.
-
-    Parameters
-    ----------
-    then
-        Advice to add if the file is damaged. The default suits the files of a run.
-    """
+    """Read a JSON file; `then` is the advice if it is damaged, by default for a file of a run."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):

@@ -2,7 +2,7 @@ import pytest
 
 from evenhand.cli import app, tables
 from evenhand.cli.data import datasets_table
-from evenhand.cli.outcomes import results_table
+from evenhand.cli.run import results_table
 from experiment.folders import spec_of, write
 
 LONG = "mir(candidates=100)+uer(alpha=0.3)"

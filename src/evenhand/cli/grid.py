@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.cli.options import EXECUTION, Anyway, DataDir, Execution, Flag, Json, Track, print_json
-from evenhand.cli.outcomes import conclude
 from evenhand.cli.prepare import load_missing, trackers, use_data_dir
+from evenhand.cli.run import conclude
 from evenhand.cli.tables import fitting, stdout
 
 if TYPE_CHECKING:

@@ -34,25 +34,14 @@ class Line:
     progress: Progress | None = None
     accuracy: float | None = None
     ended: float = 0.0
+    share: float = 0.0
+    """How much of it is done; 1 for a run that ended in whatever way."""
     before: float = 0.0
     """The share that was done before this command started."""
 
-    @property
-    def final(self) -> bool:
-        """Whether the run has ended, in whatever way."""
-        return self.state not in ("waiting", "running")
-
 
 class Watch:
-    """Shows the events of an engine on stderr.
-
-    Parameters
-    ----------
-    specs
-        All runs, including finished ones.
-    until
-        The stage after which they pause; None to run to the end.
-    """
+    """Shows the events of an engine on stderr; `specs` are all runs, even finished ones, which pause after `until`."""
 
     def __init__(self, specs: list[Spec], console: Console | None = None, until: int | None = None) -> None:
         self.console = console or Console(stderr=True)
@@ -91,10 +80,11 @@ class Watch:
 
     def _advance(self, progress: Progress) -> None:
         line = self.lines[progress.key]
-        if line.final:  # a late message from a cluster
+        if line.state not in ("waiting", "running"):  # a late message from a cluster
             return
+        line.share = min(1.0, progress.step / self._steps(progress))
         if line.progress is None:
-            line.before = self._share(progress)
+            line.before = line.share
         new_stage = line.progress is None or line.progress.stage != progress.stage
         line.state, line.progress, line.accuracy = "running", progress, progress.accuracy
         if new_stage and not self.console.is_terminal and len(self.lines) <= FEW:
@@ -104,7 +94,7 @@ class Watch:
 
     def _end(self, outcome: Outcome) -> None:
         line = self.lines[outcome.spec.key]
-        line.ended = time.monotonic()
+        line.ended, line.share = time.monotonic(), 1.0
         if not isinstance(outcome, Failure):
             line.state, line.accuracy = "done", outcome.summary()["final_accuracy"]
             self._print(f"{line.name}: done, accuracy {percent(line.accuracy)}, {outcome.seconds:.0f} s")
@@ -125,20 +115,18 @@ class Watch:
     def picture(self) -> Group:
         """The current table: running runs first, as many rows as fit the terminal."""
         states = list(COLOURS)
-        lines = sorted(self.lines.values(), key=lambda line: (states.index(line.state), -line.ended))
-        counts = Counter(line.state for line in lines)
+        counts = Counter(line.state for line in self.lines.values())
         counts["waiting"] -= self.reused
+        lines = sorted(self.lines.values(), key=lambda line: (states.index(line.state), -line.ended))
         if self.reused:  # which of the waiting ones are reused is unknown
             lines = [line for line in lines if line.state != "waiting"]
+        rows = max(1, self.console.height - FRAME)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for name in ("run", "state"):
-            table.add_column(name, no_wrap=True)
-        for name in ("stage", "samples/s", "accuracy", "left"):
-            table.add_column(name, justify="right", no_wrap=True)
-        shown = lines[: max(1, self.console.height - FRAME)]
-        for line in shown:
+        for name in ("run", "state", "stage", "samples/s", "accuracy", "left"):
+            table.add_column(name, justify="left" if name in ("run", "state") else "right", no_wrap=True)
+        for line in lines[:rows]:
             table.add_row(*self._row(line), style="dim" if line.state == "waiting" else "")
-        hidden = Counter(line.state for line in lines[len(shown) :])
+        hidden = Counter(line.state for line in lines[rows:])
         if self.reused:
             hidden["waiting"] = counts["waiting"]
         rest = [f"{hidden[state]} more {state}" for state in states if hidden[state] > 0]
@@ -148,44 +136,37 @@ class Watch:
     def _row(self, line: Line) -> tuple[Text | ProgressBar, ...]:
         progress, bar_width = line.progress, 20 if self.console.width >= WIDE else 10
         name = Text(_cut(line.name, max(12, self.console.width - REST - bar_width)))
-        accuracy = line.accuracy if line.state in ("running", "done") else None
-        texts = ["", "", "" if accuracy is None else percent(accuracy), ""]
+        state: Text | ProgressBar = Text(line.state, style=COLOURS[line.state])
+        stage = rate = accuracy = left = ""
         if progress is not None:
-            texts[0] = f"{progress.stages if line.state == 'done' else progress.stage}/{progress.stages}"
-        if progress is None or line.state != "running":
-            return name, Text(line.state, style=COLOURS[line.state]), *map(Text, texts)
-        share = self._share(progress)
-        if progress.rate > 0:
-            left = (1 - share) * self._steps(progress) * progress.batch / progress.rate
-            texts[1], texts[3] = f"{progress.rate:.0f}", clock(left)
-        return name, _bar(share, bar_width), *map(Text, texts)
+            stage = f"{progress.stages if line.state == 'done' else progress.stage}/{progress.stages}"
+        if line.accuracy is not None and line.state in ("running", "done"):
+            accuracy = percent(line.accuracy)
+        if progress is not None and line.state == "running":
+            state = _bar(line.share, bar_width)
+            if progress.rate > 0:
+                seconds = (1 - line.share) * self._steps(progress) * progress.batch / progress.rate
+                rate, left = f"{progress.rate:.0f}", clock(seconds)
+        return name, state, *map(Text, (stage, rate, accuracy, left))
 
     def _overall(self, counts: Counter[str]) -> tuple[Text, Table]:
-        done = self.reused + counts["done"]
-        share = self.reused + sum(self._done(line) for line in self.lines.values())
+        share = self.reused + sum(line.share for line in self.lines.values())
         before = self.reused + sum(line.before for line in self.lines.values())
         elapsed, count = time.monotonic() - self.began, max(1, len(self.lines))
-        head = Text(f"{done}/{len(self.lines)} done", style="bold")
-        for state in ("running", "failed", "stopped", "paused", "waiting"):
-            if counts[state] > 0:
-                head.append(f"  {counts[state]} {state}", style=COLOURS[state])
-        line = Table.grid(padding=(0, 2, 0, 0), expand=False)
+        head = Text(f"{self.reused + counts['done']}/{len(self.lines)} done", style="bold")
+        for state, colour in COLOURS.items():
+            if counts[state] > 0 and state != "done":
+                head.append(f"  {counts[state]} {state}", style=colour)
         texts = [f"{100 * share / count:.0f} %", f"{clock(elapsed)} elapsed"]
         if share > before:
             texts += [f"{clock(elapsed * (count - share) / (share - before))} left"]
+        line = Table.grid(padding=(0, 2, 0, 0), expand=False)
         line.add_row(_bar(share / count, 40 if self.console.width >= WIDE else 30), *texts)
         return head, line
 
     def _steps(self, progress: Progress) -> float:
         """The steps until the run pauses or ends, as if all stages were equally long."""
         return progress.steps * min(1, (self.until or progress.stages) / progress.stages)
-
-    def _share(self, progress: Progress) -> float:
-        return min(1.0, progress.step / self._steps(progress))
-
-    def _done(self, line: Line) -> float:
-        """The share of a run that is done; 1 for a run that ended in whatever way."""
-        return 1.0 if line.final else self._share(line.progress) if line.progress else 0.0
 
 
 def clock(seconds: float) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.text import Text
 
 from evenhand.cli.options import Flag, Root
@@ -41,7 +42,7 @@ def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = Fals
         return 0
     print_removals(stdout(), removals)
     if not yes:
-        whole, size = sum(removal.whole for removal in removals), _size(removals)
+        whole, size = sum(removal.whole for removal in removals), decimal(sum(removal.size for removal in removals))
         print(f"Runs to remove: {whole}; other runs with files to remove: {len(removals) - whole}; total: {size}.")
         print("Nothing was removed. Use --yes to remove it.")
         return 0
@@ -51,7 +52,7 @@ def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = Fals
             freed += pruning.prune(removal, states)
         except RunError as error:
             problems.append(str(error))
-    print(f"Removed {file_size(freed)}.")
+    print(f"Removed {decimal(freed)}.")
     for problem in problems:
         print(problem, file=sys.stderr)
     return 2 if problems else 0
@@ -62,20 +63,6 @@ def print_removals(console: Console, removals: "Sequence[Removal]") -> None:
     columns: dict[str, list[str | Text]] = {
         "run": [removal.entry.key for removal in removals],
         "remove": [Text(removal.what, "red" if removal.whole else "") for removal in removals],
-        "size": [_size([removal]) for removal in removals],
+        "size": [decimal(removal.size) for removal in removals],
     }
     console.print(table_of(columns, ("run", "remove"), ("size",), **OPEN))
-
-
-def _size(removals: "Sequence[Removal]") -> str:
-    return file_size(sum(sum(removal.sizes.values()) for removal in removals))
-
-
-def file_size(count: int) -> str:
-    """A number of bytes with a readable unit.
-
-    >>> file_size(999), file_size(4519600)
-    ('999 B', '4.5 MB')
-    """
-    power = min((len(str(count)) - 1) // 3, 3)
-    return f"{count / 1000**power:.{1 if power else 0}f} {('B', 'kB', 'MB', 'GB')[power]}"

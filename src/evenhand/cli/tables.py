@@ -64,14 +64,7 @@ def table_of(
 def fitting(columns: dict[str, list[str]], texts: Sequence[str], optional: Sequence[str]) -> Table:
     """A table that fits stdout: texts are wrapped, numbers and names are never cut.
 
-    Parameters
-    ----------
-    columns
-        The cells of each column by its heading.
-    texts
-        The columns that may be wrapped.
-    optional
-        The columns to omit, in this order, if the table is too wide even without lines.
+    If it is too wide even without lines, `optional` columns are omitted, in this order.
     """
 
     def draw(lines: bool, omitted: int, most: int | None = None) -> Table:

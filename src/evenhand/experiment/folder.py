@@ -21,17 +21,9 @@ WRITTEN = (*STATES, *RECORDS, "status.json", "spec.json")
 
 
 class Folder:
-    """The folder `root/<key>` of one run.
+    """The folder of one run: `root/<key>`, or that of an older key, `root/name`.
 
-    Parameters
-    ----------
-    name
-        Name of the folder, if it is not the key of the spec.
-
-    Attributes
-    ----------
-    state, previous
-        The last checkpoint, and the one before it in case the last one is damaged.
+    Its `state` is the last checkpoint, `previous` the one before it, in case the last one is damaged.
     """
 
     def __init__(self, root: Path, spec: Spec, name: str | None = None) -> None:

@@ -54,14 +54,12 @@ def parse(content: dict[str, Any]) -> Grid:
     """Build a grid from the content of a file."""
     common = dict(content)
     parts = common.pop("part", None)
-    texts = {name: common.pop(name, "") for name in ("root", "title")}
-    for name, value in texts.items():
-        errors.text(f"The '{name}' of a grid", value)
+    root, _ = (errors.text(f"The '{name}' of a grid", common.pop(name, "")) for name in ("root", "title"))
     if parts is not None and not (isinstance(parts, list) and all(isinstance(part, dict) for part in parts)):
         raise errors.wrong("A 'part' of a grid", "be a table [[part]]", parts)
     own = [_singular(part) for part in parts or [{}]]
     specs = [spec for part in own for spec in _product({**_singular(common), **part})]
-    return Grid(tuple(dict.fromkeys(specs)), Path(texts["root"]) if texts["root"] else None)
+    return Grid(tuple(dict.fromkeys(specs)), Path(root) if root else None)
 
 
 def _singular(fields: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import multiprocessing
 import signal
 import time
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -47,14 +48,11 @@ class Worker:
         self.spec: Spec | None = None
         self.ready = False
 
-    def start(self, spec: Spec, queue: RunQueue) -> bool:
-        """Send the worker a spec; False if the worker is dead."""
-        try:
-            self.connection.send((spec, queue.root, queue.options, queue.threads.get(spec.key, self.threads)))
-        except OSError:
-            return False
+    def start(self, spec: Spec, queue: RunQueue) -> None:
+        """Send the worker a spec."""
         self.spec = spec
-        return True
+        with suppress(OSError):  # it has just died, which `receive` will tell
+            self.connection.send((spec, queue.root, queue.options, queue.threads.get(spec.key, self.threads)))
 
     def receive(self) -> Progress | Note | Outcome | None:
         """The next message of the worker: None when it is ready, a `Failure` if it died."""
@@ -64,7 +62,8 @@ class Worker:
             return message
         except (EOFError, OSError):
             self.process.join()
-        death = _death(self.process.exitcode)
+        code = self.process.exitcode
+        death = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         if not self.ready:
             raise errors.RunError(
                 f"Worker processes die as they start ({death}). Put the code of your script below "
@@ -89,13 +88,14 @@ def run_in_processes(queue: RunQueue, count: int, threads: int) -> None:
             workers += [Worker(threads, closing) for _ in range(min(count, len(queue)))]
             while queue or any(worker.spec for worker in workers):
                 for i, worker in enumerate(workers):
-                    if worker.spec is None and (spec := queue.take()) and not worker.start(spec, queue):
-                        workers[i] = Worker(threads, closing)  # it died while it was idle
+                    if worker.spec is None and (spec := queue.take()):
+                        if not worker.process.is_alive():
+                            workers[i] = Worker(threads, closing)
                         workers[i].start(spec, queue)
                 ready = wait([worker.connection for worker in workers if worker.spec], timeout=0.1)
-                for i, worker in enumerate(workers):
-                    if worker.connection in ready and not _handle(worker, queue):
-                        workers[i] = Worker(threads, closing)
+                for worker in workers:
+                    if worker.connection in ready:
+                        _handle(worker, queue)
                 if stopping.is_set():
                     closing.value = 1
                     queue.stop()
@@ -105,18 +105,14 @@ def run_in_processes(queue: RunQueue, count: int, threads: int) -> None:
             worker.end()
 
 
-def _handle(worker: Worker, queue: RunQueue) -> bool:
-    """Handle the next message of a worker; False if the worker is dead."""
+def _handle(worker: Worker, queue: RunQueue) -> None:
+    """Handle the next message of a worker."""
     message = worker.receive()
-    if message is None:
-        return True
     if isinstance(message, Progress | Note):
         queue.listen(message)
-        return True
-    assert worker.spec is not None
-    queue.record(worker.spec, message)
-    worker.spec = None
-    return not (isinstance(message, Failure) and message.cause == "lost")
+    elif message is not None:
+        queue.record(message.spec, message)
+        worker.spec = None
 
 
 def serve(connection: "Connection[Any, Any]", closing: Any) -> None:
@@ -145,9 +141,3 @@ def serve(connection: "Connection[Any, Any]", closing: Any) -> None:
             connection.send(outcome)
         except (EOFError, OSError):
             return
-
-
-def _death(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit code {code}"

@@ -25,12 +25,8 @@ RETRY_SECONDS = 2.0  # until a run that failed, or that another process holds, i
 class Failure:
     """A run that did not finish.
 
-    Attributes
-    ----------
-    cause
-        mistake: an error that the user can fix; diverged: the loss is no longer finite; stopped: on request; paused:
-        at the stage where it was to pause; busy: another process holds it; fault: any other exception; lost: its worker
-        died.
+    Its cause is a mistake that the user can fix; diverged: the loss is no longer finite; stopped: on request; paused: at
+    the stage where it was to pause; busy: another process holds it; fault: any other exception; lost: its worker died.
     """
 
     spec: Spec
@@ -101,14 +97,9 @@ class Allocation:
 
 
 class RunQueue:
-    """Runs that are left, how often each was tried, and the outcomes by key.
+    """Runs that are left, how often each was tried, and the outcomes by key; `listen` is called with every event.
 
-    Parameters
-    ----------
-    listen
-        Called with every event.
-    threads
-        Number of threads, by key, of interrupted runs that keep theirs.
+    Interrupted runs keep their number of threads, which `threads` has by key.
     """
 
     def __init__(

@@ -82,13 +82,7 @@ class RunEntry:
 
 
 def inventory(root: Path, with_results: bool = False) -> list[RunEntry]:
-    """All runs below a root in order of their keys, damaged ones included.
-
-    Parameters
-    ----------
-    with_results
-        Keep the results of finished runs in their entries.
-    """
+    """All runs below a root in order of their keys, even damaged ones; with the results of finished ones if wanted."""
     if not root.is_dir():
         raise errors.RunError(f"There is no folder {root}.")
     try:
@@ -108,15 +102,7 @@ def results(entries: Sequence[RunEntry]) -> list[Result]:
 
 
 def read_entry(path: Path, ours: bool = False, with_result: bool = False) -> RunEntry:
-    """Read the folder of a run.
-
-    Parameters
-    ----------
-    ours
-        Whether this process holds its lock.
-    with_result
-        Keep the result of a finished run.
-    """
+    """Read the folder of a run, whose lock may be `ours`, and the result of a finished run if wanted."""
     facts: dict[str, Any] = {}  # what can be read, up to the first damage
     try:
         facts["touched"] = _touched(path)

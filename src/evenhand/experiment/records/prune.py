@@ -20,42 +20,38 @@ TRACKED = ("tensorboard", "wandb")  # folders that sinks write
 
 @dataclass(frozen=True)
 class Removal:
-    """What to remove of one run.
-
-    Attributes
-    ----------
-    sizes
-        The files with their sizes in bytes, in the order of removal.
-    what
-        The kinds of files or, if the whole run goes, its state.
-    """
+    """What to remove of one run."""
 
     entry: RunEntry
     sizes: Mapping[Path, int]
+    """The files with their sizes in bytes, in the order of removal."""
     what: str
+    """The kinds of files or, if the whole run goes, its state."""
 
     @property
     def whole(self) -> bool:
         """Whether the whole run goes, with its records."""
         return self.entry.state in ("failed", "outdated")
 
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(self.sizes.values())
+
 
 def plan(entry: RunEntry, states: bool = False) -> Removal | None:
-    """What to remove of a run; None if there is nothing to remove, or if the run must not be touched.
+    """What to remove of a run; None if there is nothing, or if the run must not be touched.
 
-    Parameters
-    ----------
-    states
-        Whether to remove the states of finished runs too.
+    With `states`, that of a finished run goes too.
     """
     # A link may point outside the root, and a damaged folder may not be a run at all.
     if entry.state in ("running", "damaged") or entry.path.is_symlink():
         return None
-    whole, only_state = entry.state in ("failed", "outdated"), states and entry.state == "done"
+    whole = entry.state in ("failed", "outdated")
     kinds = {
         "leftovers": leftovers(entry.path),
         "tracking": [path for name in TRACKED if whole for path in _below(entry.path / name)],
-        "state": [entry.path / name for name in STATES if whole or only_state],
+        "state": [entry.path / name for name in STATES if whole or (states and entry.state == "done")],
         "records": [entry.path / name for name in WRITTEN if whole and name not in STATES],
         "stale lock": [entry.path / lock.NAME],
     }

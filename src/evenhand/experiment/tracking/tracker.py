@@ -30,12 +30,7 @@ class Sink(Protocol):
     def begin(self, folder: Path, spec: Spec, facts: dict[str, Any]) -> None:
         """Begin, or begin again after a resume: replace what is there, since all lines follow.
 
-        Parameters
-        ----------
-        folder
-            Folder of the run, root/<key>.
-        facts
-            Versions, threads and processor.
+        The folder of the run is root/<key>; the facts are versions, threads and processor.
         """
 
     def record(self, line: dict[str, Any]) -> None:
@@ -48,12 +43,8 @@ class Sink(Protocol):
 class Tracker:
     """Sends the records of a run to sinks, and drops sinks that raise or hang.
 
-    Parameters
-    ----------
-    names
-        tensorboard, mlflow, wandb, or module:attribute of a callable that returns a `Sink`.
-    say
-        Called with one message per dropped sink, always in the thread of the run.
+    A name is tensorboard, mlflow, wandb, or module:attribute of a callable that returns a `Sink`. `say` is called with
+    one message per dropped sink, always in the thread of the run.
     """
 
     def __init__(
