@@ -42,7 +42,7 @@ def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = Fals
         return 0
     print_removals(stdout(), removals)
     if not yes:
-        whole, size = sum(removal.whole for removal in removals), decimal(sum(removal.size for removal in removals))
+        whole, size = sum(removal.whole for removal in removals), _size(sum(removal.size for removal in removals))
         print(f"Runs to remove: {whole}; other runs with files to remove: {len(removals) - whole}; total: {size}.")
         print("Nothing was removed. Use --yes to remove it.")
         return 0
@@ -52,7 +52,7 @@ def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = Fals
             freed += pruning.prune(removal, states)
         except RunError as error:
             problems.append(str(error))
-    print(f"Removed {decimal(freed)}.")
+    print(f"Removed {_size(freed)}.")
     for problem in problems:
         print(problem, file=sys.stderr)
     return 2 if problems else 0
@@ -63,6 +63,10 @@ def print_removals(console: Console, removals: "Sequence[Removal]") -> None:
     columns: dict[str, list[str | Text]] = {
         "run": [removal.entry.key for removal in removals],
         "remove": [Text(removal.what, "red" if removal.whole else "") for removal in removals],
-        "size": [decimal(removal.size) for removal in removals],
+        "size": [_size(removal.size) for removal in removals],
     }
     console.print(table_of(columns, ("run", "remove"), ("size",), **OPEN))
+
+
+def _size(count: int) -> str:
+    return decimal(count).replace(" bytes", " B")

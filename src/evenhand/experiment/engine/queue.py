@@ -25,8 +25,8 @@ RETRY_SECONDS = 2.0  # until a run that failed, or that another process holds, i
 class Failure:
     """A run that did not finish.
 
-    Its cause is a mistake that the user can fix; diverged: the loss is no longer finite; stopped: on request; paused: at
-    the stage where it was to pause; busy: another process holds it; fault: any other exception; lost: its worker died.
+    It was a mistake that the user can fix, or a fault, any other exception; it diverged; it was stopped on request, or
+    paused where it was to pause; it is busy in another process; or it was lost with its worker.
     """
 
     spec: Spec
@@ -110,19 +110,18 @@ class RunQueue:
         self.listen = listen
         self.threads = threads
         self.outcomes: dict[str, Outcome] = {}
-        self._waiting = list(specs)
+        self._waiting = [(0.0, spec) for spec in specs]  # not before this moment
         self._tries: dict[str, int] = {}
-        self._not_before: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self) -> Spec | None:
         """The next spec to run; None if there is none, or all are waiting to be retried."""
-        now = time.monotonic()
-        for position, spec in enumerate(self._waiting):
-            if self._not_before.get(spec.key, 0) <= now:
-                return self._waiting.pop(position)
+        for position, (moment, spec) in enumerate(self._waiting):
+            if moment <= time.monotonic():
+                del self._waiting[position]
+                return spec
         return None
 
     def record(self, spec: Spec, outcome: Outcome) -> None:
@@ -144,14 +143,13 @@ class RunQueue:
 
     def stop(self) -> None:
         """Drop the runs that are left."""
-        for spec in self._waiting:
+        for _, spec in self._waiting:
             self.outcomes[spec.key] = Failure(spec, "stopped", "Not started.")
             self.listen(self.outcomes[spec.key])
         self._waiting.clear()
 
     def _put_back(self, spec: Spec) -> None:
-        self._not_before[spec.key] = time.monotonic() + RETRY_SECONDS
-        self._waiting.append(spec)
+        self._waiting.append((time.monotonic() + RETRY_SECONDS, spec))
 
     def _record_loss(self, spec: Spec, failure: Failure) -> Outcome:
         """Record the failure that a dead worker could not record itself, unless it died after finishing the run."""

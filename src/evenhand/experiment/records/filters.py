@@ -2,11 +2,11 @@
 
 import fnmatch
 import math
-import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from evenhand import errors
@@ -15,14 +15,7 @@ from evenhand.core.settings import RUN
 from evenhand.experiment.records.inventory import OWN, RunEntry
 from evenhand.experiment.spec import Spec
 
-OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 FORM = re.compile(r"\s*([\w-]+)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 FRACTIONS = ("progress", "accuracy", "forgetting")
 
