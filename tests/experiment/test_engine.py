@@ -288,7 +288,7 @@ def test_a_run_that_went_on_anyway_needs_no_second_leave(tmp_path):
 def test_a_worker_that_is_lost_with_its_run_done_has_not_failed(tmp_path):
     [made] = run_all(SPECS[:1], tmp_path, engine="inline", threads=1)
     queue = RunQueue(SPECS[:1], tmp_path, RunOptions(), lambda _: None)
-    queue.record(SPECS[0], Failure(SPECS[0], "lost", "Its process died."))
+    queue.record(Failure(SPECS[0], "lost", "Its process died."))
     assert queue.outcomes[SPECS[0].key] == made
     assert Folder(tmp_path, SPECS[0]).status()["state"] == "done"
 

@@ -68,8 +68,7 @@ def run_on_cluster(queue: RunQueue, workers: int | None, threads: int) -> None:
             for event in _events(ray, mailbox):
                 queue.listen(event)
             for task in ready:
-                spec = pending.pop(task)
-                queue.record(spec, _outcome(ray, task, spec, queue))
+                queue.record(_outcome(ray, task, pending.pop(task), queue))
 
 
 def run_on_node(

@@ -27,7 +27,7 @@ def run_inline(queue: RunQueue, threads: int) -> None:
             continue
         torch.set_num_threads(queue.threads.get(spec.key, threads))
         outcome = attempt(spec, queue.root, queue.options, queue.listen)
-        queue.record(spec, outcome)
+        queue.record(outcome)
         if isinstance(outcome, Failure) and outcome.cause == "stopped":
             queue.stop()
 
@@ -111,7 +111,7 @@ def _handle(worker: Worker, queue: RunQueue) -> None:
     if isinstance(message, Progress | Note):
         queue.listen(message)
     elif message is not None:
-        queue.record(message.spec, message)
+        queue.record(message)
         worker.spec = None
 
 

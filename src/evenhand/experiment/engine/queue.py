@@ -50,29 +50,17 @@ Listener = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of many runs that are not part of the experiment.
-
-    Parameters
-    ----------
-    conditions, anyway, until, track
-        As in `run`.
-    retries
-        How often to retry a run after a fault, or when its worker died.
-    patient
-        Wait for a run that another process holds until it is finished or its holder is dead.
-    address, gpus, shared
-        For a cluster: its address, the GPUs per run, and whether all nodes see the root.
-    """
+    """Options of many runs that are not part of the experiment; the first four are those of `run`."""
 
     conditions: Conditions = AUTO
     anyway: bool = False
     until: int | None = None
     track: tuple[str, ...] = ()
-    retries: int = 0
-    patient: bool = False
-    address: str | None = None
-    gpus: float = 0
-    shared: bool = False
+    retries: int = 0  # how often to retry a run after a fault, or when its worker died
+    patient: bool = False  # wait for a run that another process holds until it is finished or its holder is dead
+    address: str | None = None  # of a cluster
+    gpus: float = 0  # per run, on a cluster
+    shared: bool = False  # whether all nodes of a cluster see the root
 
 
 @dataclass(frozen=True)
@@ -124,9 +112,9 @@ class RunQueue:
                 return spec
         return None
 
-    def record(self, spec: Spec, outcome: Outcome) -> None:
+    def record(self, outcome: Outcome) -> None:
         """Record the outcome of a run, or put the run back to try it again."""
-        cause = outcome.cause if isinstance(outcome, Failure) else None
+        spec, cause = outcome.spec, outcome.cause if isinstance(outcome, Failure) else None
         if cause == "busy" and (self.options.patient or spec.key in self._tries):
             self._put_back(spec)  # a worker that has just died may still hold it
             return
@@ -137,7 +125,7 @@ class RunQueue:
                 self._put_back(spec)
                 return
             if cause == "lost":
-                outcome = self._record_loss(spec, outcome)
+                outcome = self._record_loss(outcome)
         self.outcomes[spec.key] = outcome
         self.listen(outcome)
 
@@ -151,9 +139,9 @@ class RunQueue:
     def _put_back(self, spec: Spec) -> None:
         self._waiting.append((time.monotonic() + RETRY_SECONDS, spec))
 
-    def _record_loss(self, spec: Spec, failure: Failure) -> Outcome:
+    def _record_loss(self, failure: Failure) -> Outcome:
         """Record the failure that a dead worker could not record itself, unless it died after finishing the run."""
-        folder = Folder(self.root, spec)
+        folder = Folder(self.root, failure.spec)
         with suppress(errors.RunError), folder.locked():
             if result := folder.result():
                 return result

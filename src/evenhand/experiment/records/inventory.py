@@ -24,37 +24,20 @@ OWN = ("state", "progress", "accuracy", "forgetting", "seconds", "touched", "key
 class RunEntry:
     """One run folder.
 
-    Attributes
-    ----------
-    spec
-        None if it cannot be read.
-    state
-        done; running: a live process holds it; stopped: the same command resumes it; failed; outdated: its key belongs
-        to an older revision of the method; damaged.
-    note
-        Details of the state: the error, the holder, or what is damaged.
-    stage
-        Number of finished stages.
-    accuracy, forgetting
-        After the last finished stage.
-    seconds
-        Training and testing time of the finished stages.
-    touched
-        When a file of the run was last written.
-    result
-        Of a finished run, if it was read with results.
+    Its state is done; running: a live process holds it; stopped: the same command resumes it; failed; outdated: its key
+    belongs to an older revision of the method; damaged.
     """
 
     path: Path
-    spec: Spec | None = None
+    spec: Spec | None = None  # None if it cannot be read
     state: str = "damaged"
-    note: str = ""
-    stage: int = 0
-    accuracy: float | None = None
+    note: str = ""  # details of the state: the error, the holder, or what is damaged
+    stage: int = 0  # number of finished stages
+    accuracy: float | None = None  # after the last finished stage, like the forgetting
     forgetting: float | None = None
-    seconds: float | None = None
-    touched: datetime | None = None
-    result: Result | None = field(default=None, repr=False)
+    seconds: float | None = None  # training and testing time of the finished stages
+    touched: datetime | None = None  # when a file of the run was last written
+    result: Result | None = field(default=None, repr=False)  # of a finished run, if it was read with results
 
     @property
     def key(self) -> str:

@@ -61,19 +61,10 @@ class Point:
 
 
 class Tuning:
-    """A search for the best values of some fields.
+    """A search for the best values of some fields, each point with the seeds 0 to K - 1.
 
-    Parameters
-    ----------
-    method
-        The method, with the parameters that are fixed.
-    axes
-        The fields to search: parameters of the method, like alpha or uer.alpha, or of a run, like lr. A field that
-        takes whole numbers has only whole points.
-    fields
-        All other settings of the runs.
-    seeds
-        Run each point with the seeds 0 to K - 1.
+    The axes are parameters of the method, like alpha or uer.alpha, or settings of a run, like lr; one that takes whole
+    numbers has only whole points. The method has the parameters that are fixed, `fields` the settings.
     """
 
     def __init__(
