@@ -85,7 +85,7 @@ def _product(fields: dict[str, Any]) -> list[Spec]:
     preset = fields.pop("preset", None)
     if not (preset is None or isinstance(preset, str)):
         raise errors.wrong("The 'preset' of a grid", f"be one of {', '.join(PRESETS)}", preset)
-    names = sorted(fields, key=lambda name: (name == "seed", list(fields).index(name)))
+    names = sorted(fields, key=lambda name: name == "seed")  # seeds innermost, all others in the order of the file
     axes = [fields[name] if isinstance(fields[name], list) else [fields[name]] for name in names]
     for name, axis in zip(names, axes, strict=True):
         for value in axis:

@@ -69,11 +69,13 @@ class Tracker:
             self._send("record", {**line, "scalars": scalars(self.accuracy, line)})
 
     def end(self, state: str) -> None:
-        """Close the sinks, and wait a few seconds for them."""
+        """Close the sinks, wait a few seconds for them, then give up on those that have not ended."""
         self._send("end", state)
         deadline = time.monotonic() + PATIENCE
         for thread in self.threads:
-            thread.wait(deadline)
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                thread.failure = f"it did not end within {PATIENCE:g} seconds"
         self._drop_failed()
         self.threads = []
 
@@ -102,12 +104,6 @@ class _SinkThread(threading.Thread):
             self.start()
         except RuntimeError as error:  # the system has no thread left
             self.failure = _reason(error)
-
-    def wait(self, deadline: float) -> None:
-        """Wait for the end of the sink; give up on it after the deadline."""
-        self.join(max(0.0, deadline - time.monotonic()))
-        if self.is_alive():
-            self.failure = f"it did not end within {PATIENCE:g} seconds"
 
     def run(self) -> None:
         try:
