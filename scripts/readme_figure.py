@@ -33,7 +33,7 @@ def panel(axes: Axes, method: str, title: str) -> None:
     runs = matrices(method)
     ends = {}
     for label, metric, colour in (("newest classes", metrics.current, NEW), ("earlier classes", metrics.previous, OLD)):
-        samples = [[100 * (metric(run, i) or 0) for run in runs] for i in range(1, STAGES)]
+        samples = [[100 * (metric(run[: i + 1]) or 0) for run in runs] for i in range(1, STAGES)]
         means = [metrics.mean(values) for values in samples]
         halves = [metrics.interval(values) or 0 for values in samples]
         seen = [2 * (i + 1) for i in range(1, STAGES)]  # two new classes in each stage

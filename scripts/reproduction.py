@@ -16,10 +16,9 @@ from evenhand import errors, files
 from evenhand.core import registry
 from evenhand.experiment import grid
 from evenhand.experiment.result import Result
-from evenhand.paper import Rendering, all_items, drawing, render
+from evenhand.paper import Rendering, all_items, drawing
 from evenhand.paper.comparison import ComparedRow
-from evenhand.paper.definitions import duration
-from evenhand.paper.published import STRICT
+from evenhand.paper.definitions import STRICT, duration
 
 PROJECT = Path(__file__).parents[1]
 PAGE = PROJECT / "docs/reproduction.md"
@@ -93,7 +92,7 @@ def parse_findings(content: dict[str, Any]) -> list[Finding]:
 
 def renderings(records: Path) -> list[Rendering]:
     """Render all items from the records in a folder."""
-    return [render(item, item.results([records]), item.steps([records])) for item in all_items()]
+    return [Rendering(item, item.results([records]), item.steps([records])) for item in all_items()]
 
 
 def write(page: Path, records: Path, findings: Sequence[Finding]) -> list[Rendering]:

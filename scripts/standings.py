@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, Group, Metric, at, difference, paired_difference
+from evenhand.experiment.estimate import Estimate, Group, Metric, difference, paired_difference, percent
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper.comparison import ComparedRow, ComparedTable
 from evenhand.paper.definitions import memoryless
@@ -22,7 +22,7 @@ COMPARED: dict[str, tuple[Metric, int]] = {  # -1 where less is better
     "anytime accuracy": (metrics.anytime, 1),
     "worst-case accuracy": (metrics.worst_case, 1),
 }
-FURTHER = ("accuracy", "forgetting", "anytime", "worst_case")
+FURTHER = ("final average accuracy", "forgetting", "anytime accuracy", "worst-case accuracy")
 PERCENT = MEASURES["accuracy"].format
 
 
@@ -41,9 +41,9 @@ class Verdict:
     """
 
     measure: str
-    uer: Estimate
+    uer: Estimate | None
     best: str
-    other: Estimate
+    other: Estimate | None
     ahead: tuple[str, ...]
     gap: Estimate
     sign: int
@@ -86,7 +86,7 @@ class Standings:
             return []
         stages = []
         for stage in range(len(uer.runs[0].records)):
-            gaps = {group.label: difference(uer, group, at(metrics.average, stage)) for group in self.groups}
+            gaps = {group.label: difference(uer, group, percent(metrics.average, stage)) for group in self.groups}
             stages.append((stage + 1, tuple(label for label, gap in gaps.items() if gap and gap.mean < 0)))
         return [(stage, ahead) for stage, ahead in stages if ahead]
 
@@ -94,43 +94,36 @@ class Standings:
         """The verdicts as a table."""
         rows = [
             (
-                verdict.measure,
-                PERCENT(verdict.uer.mean, verdict.uer.half),
-                f"{verdict.best} {PERCENT(verdict.other.mean, verdict.other.half)}",
-                PERCENT(verdict.gap.mean, verdict.gap.half, signed=True),
-                verdict.conclusion,
+                one.measure,
+                _shown(one.uer),
+                f"{one.best} {_shown(one.other)}",
+                _shown(one.gap, signed=True),
+                one.conclusion,
             )
-            for verdict in self.verdicts()
+            for one in self.verdicts()
         ]
         columns = ("", "UER", "best other", "UER minus best other, paired", "")
         return TextTable(f"{self.title} (%)", columns, tuple(rows))
 
     def further(self) -> TextTable:
         """Measures that the paper does not have."""
-        measures = [MEASURES[name] for name in FURTHER]
-        rows = []
-        for group in self.groups:
-            cells = []
-            for measure in measures:
-                values = [v for run in group.runs if measure.value and (v := measure.value(run)) is not None]
-                estimate = Estimate(tuple(values)) if values else None
-                cells.append(measure.format(estimate.mean, estimate.half) if estimate else "-")
-            rows.append((group.label, *cells, str(len(group.runs))))
-        columns = ("method", *(f"{measure.title} ({measure.unit})" for measure in measures), "seeds")
-        return TextTable(self.title, columns, tuple(rows))
+        metrics = [percent(COMPARED[name][0]) for name in FURTHER]
+        rows = [
+            (group.label, *(_shown(group.estimate(metric)) for metric in metrics), str(len(group.runs)))
+            for group in self.groups
+        ]
+        return TextTable(self.title, ("method", *(f"{name} (%)" for name in FURTHER), "seeds"), tuple(rows))
 
 
 def standings(results: Sequence[Result]) -> list[Standings]:
     """Group results by stream and memory; methods without a memory form streams of their own."""
-    streams: dict[tuple[str, int | None, str], list[Group]] = {}
+    titles: dict[str, list[Group]] = {}
     for runs in by_setting(list(results)):
-        spec = runs[0].spec
-        group = Group(method_title(spec.method) if spec.order == "classes" else spec.order.upper(), tuple(runs))
-        streams.setdefault((spec.data, None if memoryless(spec) else spec.memory, spec.order), []).append(group)
-    return [
-        Standings(stream_title(data, memory) + ("" if order == "classes" else f", order {order}"), tuple(groups))
-        for (data, memory, order), groups in streams.items()
-    ]
+        spec, classes = runs[0].spec, runs[0].spec.order == "classes"
+        group = Group(method_title(spec.method) if classes else spec.order.upper(), tuple(runs))
+        title = stream_title(spec.data, None if memoryless(spec) else spec.memory)
+        titles.setdefault(title if classes else f"{title}, order {spec.order}", []).append(group)
+    return [Standings(title, tuple(groups)) for title, groups in titles.items()]
 
 
 def rows_above_best(table: ComparedTable) -> tuple[ComparedRow, list[tuple[ComparedRow, float]]] | None:
@@ -156,7 +149,7 @@ def gains(table: ComparedTable) -> TextTable | None:
             continue
         paper = None if row.paper is None or er.paper is None else row.paper - er.paper
         off = None if paper is None else gain.mean - paper
-        numbers = PERCENT(paper, signed=True), PERCENT(gain.mean, gain.half, signed=True), PERCENT(off, signed=True)
+        numbers = PERCENT(paper, signed=True), _shown(gain, signed=True), PERCENT(off, signed=True)
         lines.append((row.name, *numbers, str(len(gain.values))))
     columns = ("method", "paper", "ours, paired", "difference", "seeds")
     return TextTable(f"{table.title} ({er.kind.unit})", columns, tuple(lines)) if lines else None
@@ -169,14 +162,16 @@ def _paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
 
 def _verdict(name: str, uer: Group, others: Sequence[Group], metric: Metric, sign: int) -> Verdict | None:
     """Rank others by the paired difference: means over different seeds would be unfair."""
-    gaps = [(group, gap.percent) for group in others if (gap := difference(uer, group, metric)) is not None]
+    found = [(group, difference(uer, group, metric)) for group in others]
+    gaps = [(group, Estimate(tuple(100 * value for value in gap.values))) for group, gap in found if gap]
     if not gaps:
         return None
     ranked = sorted(gaps, key=lambda pair: sign * pair[1].mean)
     best, gap = ranked[0]
     ahead = tuple(group.label for group, gap in ranked if sign * gap.mean < 0)
-    return Verdict(name, _percent(uer, metric), best.label, _percent(best, metric), ahead, gap, sign)
+    own, other = (group.estimate(percent(metric)) for group in (uer, best))
+    return Verdict(name, own, best.label, other, ahead, gap, sign)
 
 
-def _percent(group: Group, metric: Metric) -> Estimate:
-    return Estimate(tuple(100 * value for run in group.runs if (value := metric(run.accuracy)) is not None))
+def _shown(estimate: Estimate | None, signed: bool = False) -> str:
+    return PERCENT(estimate.mean, estimate.half, signed) if estimate else "-"

@@ -18,24 +18,24 @@ ONE = [[0.3]]
     ("value", "by_hand"),
     [
         (metrics.average(A), (0.4 + 0.6 + 0.2 + 1.0) / 4),  # 0.55
-        (metrics.average(A, 2), 0.6),
-        (metrics.average(A, 0), 0.8),
+        (metrics.average(A[:3]), 0.6),
+        (metrics.average(A[:1]), 0.8),
         (metrics.previous(A), 0.4),  # (0.4 + 0.6 + 0.2) / 3
-        (metrics.previous(A, 1), 0.6),
+        (metrics.previous(A[:2]), 0.6),
         (metrics.current(A), 1.0),
-        (metrics.current(A, 2), 0.6),
+        (metrics.current(A[:3]), 0.6),
         # Best before: 0.8, 0.9 and 0.6; now 0.4, 0.6 and 0.2: lost 0.4, 0.3 and 0.4.
         (metrics.forgetting(A), 1.1 / 3),
         # At stage 3: best 0.8 and 0.9, now 0.7 and 0.5: lost 0.1 and 0.4.
-        (metrics.forgetting(A, 2), 0.25),
-        (metrics.forgetting(A, 1), 0.2),
+        (metrics.forgetting(A[:3]), 0.25),
+        (metrics.forgetting(A[:2]), 0.2),
         # Since learned: 0.4 - 0.8, 0.6 - 0.9, 0.2 - 0.6.
         (metrics.backward_transfer(A), -1.1 / 3),
         (metrics.anytime(A), (0.8 + 0.75 + 0.6 + 0.55) / 4),  # 0.675
         # Lowest since: min(0.6, 0.7, 0.4) = 0.4, min(0.5, 0.6) = 0.5, 0.2, and now 1.0.
         (metrics.worst_case(A), 2.1 / 4),
-        (metrics.worst_case(A, 2), (0.6 + 0.6 + 0.5) / 3),
-        (metrics.worst_case(A, 0), 0.8),
+        (metrics.worst_case(A[:3]), (0.6 + 0.6 + 0.5) / 3),
+        (metrics.worst_case(A[:1]), 0.8),
         # What a stage had when it was learned does not count, only what it had since.
         (metrics.worst_case([[0.2], [0.6, 0.5]]), (0.6 + 0.5) / 2),
         (metrics.average(ONE), 0.3),

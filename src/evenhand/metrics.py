@@ -1,6 +1,7 @@
 """Metrics of a run and how they are printed.
 
-They follow from the accuracy matrix: a[i][j] is the accuracy on the test samples of stage j after stage i, j <= i.
+They follow from the accuracy matrix: a[i][j] is the accuracy on the test samples of stage j after stage i, j <= i. All
+describe the last row; those after an earlier stage i follow from `a[: i + 1]`.
 """
 
 import math
@@ -9,53 +10,52 @@ from collections.abc import Sequence
 Matrix = Sequence[Sequence[float]]
 
 
-def average(a: Matrix, i: int = -1) -> float:
+def average(a: Matrix) -> float:
     """A_i, the mean accuracy over all stages so far; after the last stage, the headline number of a run.
 
     >>> average([[0.9], [0.5, 0.7]])
     0.6
     """
-    return mean(a[i])
+    return mean(a[-1])
 
 
-def previous(a: Matrix, i: int = -1) -> float | None:
+def previous(a: Matrix) -> float | None:
     """A_p(i), the mean over the stages before the current one; None at the first."""
-    return mean(a[i][:-1]) if len(a[i]) > 1 else None
+    return mean(a[-1][:-1]) if len(a[-1]) > 1 else None
 
 
-def current(a: Matrix, i: int = -1) -> float:
+def current(a: Matrix) -> float:
     """A_c(i), the accuracy on the current stage."""
-    return a[i][-1]
+    return a[-1][-1]
 
 
-def balance(a: Matrix, i: int = -1) -> float | None:
+def balance(a: Matrix) -> float | None:
     """The mean of the accuracies on previous and on current classes."""
-    old = previous(a, i)
-    return None if old is None else (old + current(a, i)) / 2
+    old = previous(a)
+    return None if old is None else (old + current(a)) / 2
 
 
-def forgetting(a: Matrix, i: int = -1) -> float | None:
+def forgetting(a: Matrix) -> float | None:
     """F_i, the mean over previous stages of the best accuracy before minus the accuracy now."""
-    i %= len(a)
-    return mean([max(a[k][j] for k in range(j, i)) - a[i][j] for j in range(i)]) if i else None
+    drops = [max(row[j] for row in a[j:-1]) - a[-1][j] for j in range(len(a) - 1)]
+    return mean(drops) if drops else None
 
 
 def backward_transfer(a: Matrix) -> float | None:
     """BWT, the mean over previous stages of the last accuracy minus the accuracy right after the stage was learned."""
-    last = len(a) - 1
-    return mean([a[last][j] - a[j][j] for j in range(last)]) if last else None
+    gains = [a[-1][j] - a[j][j] for j in range(len(a) - 1)]
+    return mean(gains) if gains else None
 
 
 def anytime(a: Matrix) -> float:
     """The mean of A_i over all stages."""
-    return mean([average(a, i) for i in range(len(a))])
+    return mean([mean(row) for row in a])
 
 
-def worst_case(a: Matrix, i: int = -1) -> float:
+def worst_case(a: Matrix) -> float:
     """WC_i, the mean of the current accuracy and the minimum of every previous stage since it was learned."""
-    i %= len(a)
-    lows = [min(a[k][j] for k in range(j + 1, i + 1)) for j in range(i)]
-    return (a[i][i] + sum(lows)) / (i + 1)
+    lows = [min(row[j] for row in a[j + 1 :]) for j in range(len(a) - 1)]
+    return (current(a) + sum(lows)) / len(a)
 
 
 def mean(values: Sequence[float]) -> float:

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from evenhand.experiment.grid import parse as grid
-from evenhand.paper import load_item, records, render, select
+from evenhand.paper import Rendering, load_item, records, select
 from evenhand.paper.comparison import largest_difference
 from evenhand.paper.definitions import parse_definition
 from evenhand.paper.measures import MEASURES
@@ -31,7 +31,7 @@ def test_the_bound_is_two_standard_errors_of_the_difference():
 @pytest.mark.parametrize(("off", "flagged"), [(-1.94, False), (-1.96, True), (1.94, False), (1.96, True)])
 def test_a_row_is_flagged_beyond_the_bound_and_not_before(off, flagged):
     level = (17.6 + off) / 100  # ER's published 17.6 ± 0.9 with two seeds: 1.949
-    row = row_of(render(TABLE, runs("er", [level - 0.01, level + 0.01])), "ER")
+    row = row_of(Rendering(TABLE, runs("er", [level - 0.01, level + 0.01])), "ER")
     assert row.flagged is flagged
     assert row.difference == pytest.approx(off)
     assert row.seeds == (0, 1)
@@ -39,7 +39,7 @@ def test_a_row_is_flagged_beyond_the_bound_and_not_before(off, flagged):
 
 
 def test_what_has_not_been_run_is_there_and_is_never_flagged():
-    rendering = render(TABLE, runs("er", [0.1]))
+    rendering = Rendering(TABLE, runs("er", [0.1]))
     row = row_of(rendering, "UER")
     assert (row.paper, row.paper_interval, row.ours, row.difference, row.flagged) == (24.6, 0.8, None, None, None)
     assert [table.title for table in rendering.compared if table.has_runs] == ["Split CIFAR100, |M| = 1000"]
@@ -63,7 +63,7 @@ def test_measures_are_those_of_the_last_stage():
 def test_every_row_and_measure_of_table_1_finds_its_own_run():
     item = select(load_item("table1"), seeds=1)
     results = [result(spec, 0.01 * place, 0.02 * place) for place, spec in enumerate(item.settings(), 1)]
-    rendering = render(item, results[::-1])
+    rendering = Rendering(item, results[::-1])
     assert len(rendering.compared) == 11
     for table in rendering.compared[1:3]:
         factor = 1 if "previous" in table.title else 2
@@ -86,7 +86,7 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
     others = ("scored(test='cos')", "scored(learn='cos', replay='cos')")
     others += ("scored(replay='cos', test='cos')", "scored(learn='cos', test='cos')")
     assert [ends[method] for method in others] == [[0.1 * place, 0.2 * place] for place in range(1, 5)]
-    assert render(item, found).progress == "4 of 4 runs finished."
+    assert Rendering(item, found).progress == "4 of 4 runs finished."
     assert {len(group) for group in records.trainings(load_item("table2").specs)} == {1}
 
 
@@ -111,17 +111,17 @@ def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):
 def test_settings_that_the_paper_would_call_alike_are_told_apart():
     content = {"title": "Own", "methods": ["er", "uer", "uer(alpha=0.3)"], "lr": [0.1, 0.01], "seeds": 2}
     item = parse_definition(content, "own")
-    names = [row.name for row in render(item, []).rows]
+    names = [row.name for row in Rendering(item, []).rows]
     assert names == [
         "er lr 0.1", "er lr 0.01", "uer lr 0.1", "uer lr 0.01", "uer(alpha=0.3) lr 0.1", "uer(alpha=0.3) lr 0.01",
     ]  # fmt: skip
     single = parse_definition({**content, "lr": 0.1, "methods": ["er", "uer"]}, "own")
-    assert [row.name for row in render(single, []).rows] == ["ER", "UER"]
+    assert [row.name for row in Rendering(single, []).rows] == ["ER", "UER"]
 
 
 def test_rows_of_steps_come_from_what_was_counted_and_timed():
     item = load_item("table3")
-    rendering = render(item, [], {"obc": {"c_d": 7 / 6, "time": 1.58}, "er": {"c_d": 1.0}})
+    rendering = Rendering(item, [], {"obc": {"c_d": 7 / 6, "time": 1.58}, "er": {"c_d": 1.0}})
     cells = {(row.name, row.measure): row.ours for row in rendering.rows}
     assert cells["OBC", "c_d"] == pytest.approx(7 / 6)
     assert cells["OBC", "time"] == 1.58
@@ -162,29 +162,29 @@ def test_points_of_a_figure_are_means_over_seeds_in_its_own_order():
     item = parse_definition({"title": "Own", "kind": "figure", "draws": "balance", **fields}, "own")
     specs = grid(fields).specs
     results = [result(spec, 0.1 + 0.1 * spec.seed, 0.5 + 0.1 * spec.seed) for spec in reversed(specs)]
-    both, previous, current = render(item, results).panels
+    both, previous, current = Rendering(item, results).panels
     assert [curve.name for curve in both.curves] == ["UER", "ER"]
     assert [point and point.mean for point in previous.curves[0].points] == [None, *[pytest.approx(15)] * 2]
     assert [point.mean for point in current.curves[1].points] == [pytest.approx(55)] * 3
     assert both.curves[0].points[2].mean == pytest.approx((15 + 55) / 2)
     assert current.fields()["curves"][0]["seeds"] == [2, 2, 2]
-    assert render(item, []).panels == ()
+    assert Rendering(item, []).panels == []
 
 
 def test_alpha_pairs_and_classes_are_drawn_where_they_belong():
     common = {"title": "Own", "kind": "figure", "memory": 50, "stages": 2, "backbone": "mlp"}
     names = ["uer_a", "uer(alpha=0.25)", "uer"]
     scale = parse_definition({**common, "draws": "scale", "methods": names}, "own")
-    [panel] = render(scale, [result(spec, 0.1 * i, 0.5) for i, spec in enumerate(scale.specs)]).panels
+    [panel] = Rendering(scale, [result(spec, 0.1 * i, 0.5) for i, spec in enumerate(scale.specs)]).panels
     assert panel.xs == (0.25, 0.5, 1.0)
     assert [point.mean for point in panel.curves[1].points] == pytest.approx([10, 20, 0])  # previous, by alpha
     pairs = parse_definition({**common, "draws": "improvement", "methods": ["mir+uer", "scr", "mir"]}, "own")
-    mir, scr = render(pairs, [result(spec) for spec in pairs.specs]).panels
+    mir, scr = Rendering(pairs, [result(spec) for spec in pairs.specs]).panels
     assert mir.title == "fashion-cut, |M| = 50: MIR"
     assert sorted(curve.name for curve in mir.curves) == ["+ UER", "plain"]
     assert [curve.name for curve in scr.curves] == ["plain"]
     analysis = parse_definition({**common, "draws": "analysis", "methods": ["er"]}, "own")
-    change, _, norm, probability = render(analysis, [result(analysis.specs[0], tilt=0.5)]).panels
+    change, _, norm, probability = Rendering(analysis, [result(analysis.specs[0], tilt=0.5)]).panels
     assert (norm.split, norm.xs) == (2, (1.0, 2.0, 3.0, 4.0))
     assert [point.mean for point in norm.curves[0].points] == [1, 1, 1.5, 1.5]
     assert [point.mean for point in probability.curves[0].points] == [25] * 4

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from evenhand.paper import load_item, render, select
+from evenhand.paper import Rendering, load_item, select
 from evenhand.paper.definitions import parse_definition
 from evenhand.paper.tables import TextTable, escape_latex
 from paper.made import result
@@ -22,14 +22,14 @@ def table():
     item = select(load_item("table2"), 2, ["cifar100"], [500, 1000], ["er", "uer", "er_ace", "iid++"])
     level = {"er": 0.1, "uer": 0.246}
     specs = [spec for spec in item.specs if spec.memory == 1000 and spec.order == "classes" and spec.method in level]
-    return render(item, [result(spec, *2 * [level[spec.method] + 0.01 * spec.seed]) for spec in specs])
+    return Rendering(item, [result(spec, *2 * [level[spec.method] + 0.01 * spec.seed]) for spec in specs])
 
 
 @pytest.fixture(scope="module")
 def figure():
     fields = {"methods": ["er", "uer"], "memory": 50, "stages": 3, "seeds": 3, "backbone": "mlp"}
     item = parse_definition({"title": "Own <figure>", "kind": "figure", "draws": "stages", **fields}, "own")
-    return render(item, [result(spec, 0.1 + 0.01 * spec.seed, 0.5) for spec in item.specs])
+    return Rendering(item, [result(spec, 0.1 + 0.01 * spec.seed, 0.5) for spec in item.specs])
 
 
 class Reader(HTMLParser):
@@ -128,7 +128,7 @@ def test_data_is_complete_and_plain_json(table, figure):
 
 def test_with_nothing_run_there_are_numbers_and_no_picture(tmp_path):
     for slug in ("table4", "scale"):
-        paths, _ = render(load_item(slug), []).write(tmp_path)
+        paths, _ = Rendering(load_item(slug), []).write(tmp_path)
         assert {path.suffix for path in paths} == {".md", ".tex", ".csv", ".html"}
     assert "| ER | 15.6 ± 2.6 | not run |  |  |  |" in (tmp_path / "table4.md").read_text()
     assert "Not run." in (tmp_path / "scale.html").read_text()
@@ -156,7 +156,7 @@ def test_without_the_extra_the_texts_are_written_and_the_rest_is_told(table, tmp
 def test_a_table_of_many_stages_ends_with_the_last():
     fields = {"methods": ["er"], "data": "cifar100", "stages": 20, "seeds": 1}
     item = parse_definition({"title": "Own", "kind": "figure", "draws": "stages", **fields}, "own")
-    [table] = render(item, [result(spec) for spec in item.specs]).text_tables()
+    [table] = Rendering(item, [result(spec) for spec in item.specs]).text_tables()
     assert table.columns[1:-1] == ("1", "3", "5", "7", "9", "11", "13", "15", "17", "19", "20")
 
 
@@ -166,13 +166,13 @@ def test_alphas_are_compared_by_the_seeds_that_all_have():
     made = [
         result(spec, *2 * [levels[spec.method, spec.seed]]) for spec in item.specs if (spec.method, spec.seed) in levels
     ]
-    [panel] = render(item, made).panels
+    [panel] = Rendering(item, made).panels
     assert (panel.xs, [point.mean for point in panel.curves[0].points]) == ((0.5, 1.0), pytest.approx([20, 30]))
-    [alone] = render(item, [one for one in made if one.spec.method == "uer"]).panels
+    [alone] = Rendering(item, [one for one in made if one.spec.method == "uer"]).panels
     assert alone.curves[0].points[0].mean == pytest.approx(30)
 
 
 def test_a_figure_without_runs_has_the_header_of_one(tmp_path):
-    render(load_item("scale"), []).write(tmp_path)
+    Rendering(load_item("scale"), []).write(tmp_path)
     assert (tmp_path / "scale.csv").read_text() == "panel,name,x,at,mean,interval,seeds\n"
     assert (tmp_path / "scale.tex").read_text() == "% Figure: the scale alpha: not run.\n"

@@ -58,10 +58,10 @@ def test_table_1_is_that_of_the_paper_and_names_the_right_scorings():
         plain = [float(cells[place]) for place in (3, 4, 5, 6, 7)]
         weights = [*pair(cells[8]), *pair(cells[9])]
         assert list(one.numbers.values()) == [*plain, *weights, float(cells[10]), float(cells[11])]
-    assert item.measures[:5] == ("accuracy", "previous", "current", "norm_previous", "norm_current")
-    assert item.measures[5:] == (
+    assert item.measures[:5] == ["accuracy", "previous", "current", "norm_previous", "norm_current"]
+    assert item.measures[5:] == [
         "mean_previous", "spread_previous", "mean_current", "spread_current", "bias_previous", "bias_current"
-    )  # fmt: skip
+    ]  # fmt: skip
     assert {(spec.stages, spec.memory, spec.data) for spec in item.specs} == {(2, 5000, "cifar100")}
 
 

@@ -10,7 +10,7 @@ from standings import gains, rows_above_best, standings
 
 from evenhand import errors
 from evenhand.experiment import grid
-from evenhand.paper import load_item, records, render, select
+from evenhand.paper import Rendering, load_item, records, select
 from paper.made import result, spec_of, write
 
 COSTS = {name: {"c_d": 1.0} for name in ("er", "er_ace", "obc", "uer")}
@@ -72,16 +72,16 @@ def test_gains_are_taken_seed_by_seed():
         for spec in item.specs
         if (spec.method, spec.seed) in levels
     ]
-    free, kept = render(item, results).compared
+    free, kept = Rendering(item, results).compared
     assert gains(free) is None  # IID++ is ER's method in another order
     assert gains(kept).rows == (
         ("ER-ACE", "+5.5", "+15.0 ± 63.5", "+9.5", "2"),
         ("UER", "+7.0", "+5.0", "-2.0", "1"),
     )
     alone = [one for one in results if one.spec.method == "er"]
-    assert [gains(section) for section in render(item, alone).compared] == [None, None]
+    assert [gains(section) for section in Rendering(item, alone).compared] == [None, None]
     others = [one for one in results if one.spec.method != "er"]
-    assert [gains(section) for section in render(item, others).compared] == [None, None]
+    assert [gains(section) for section in Rendering(item, others).compared] == [None, None]
 
 
 def test_the_same_records_give_the_same_bytes(folder, tmp_path):
@@ -175,10 +175,10 @@ def test_the_paper_s_best_row_of_a_table_may_not_be_ours():
     item = select(load_item("table1"), 1)
     levels = {"er": 0.2, "scored(learn='cos', replay='cos')": 0.3, "uer_a": 0.25}
     results = [result(spec, *2 * [levels[spec.method]]) for spec in item.specs if spec.method in levels]
-    best, above = rows_above_best(render(item, results).compared[0])
+    best, above = rows_above_best(Rendering(item, results).compared[0])
     assert (best.method, [row.name for row, _ in above]) == ("uer_a", ["4: cos, cos, dot"])
     assert above[0][1] == pytest.approx(5)
-    assert rows_above_best(render(item, [one for one in results if one.spec.method == "er"]).compared[0]) is None
+    assert rows_above_best(Rendering(item, [one for one in results if one.spec.method == "er"]).compared[0]) is None
 
 
 @pytest.fixture(scope="module")

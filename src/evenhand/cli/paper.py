@@ -16,8 +16,7 @@ from evenhand.errors import EvenhandError, InputError
 
 if TYPE_CHECKING:
     from evenhand.experiment.spec import Spec
-    from evenhand.paper import Item
-    from evenhand.paper.rendering import Rendering
+    from evenhand.paper import Item, Rendering
 
 RECORDS = Path("results/paper")
 
@@ -204,9 +203,9 @@ def _with_data(specs: "Sequence[Spec]") -> "tuple[list[Spec], list[str]]":
 
 def _show(item: "Item", folders: Sequence[Path], problems: Sequence[str], output: Path | None, json: bool) -> list[str]:
     """Print and write an item; return what could not be written."""
-    from evenhand.paper import render
+    from evenhand.paper import Rendering
 
-    rendering = render(item, item.results(folders), item.steps(folders))
+    rendering = Rendering(item, item.results(folders), item.steps(folders))
     written, unwritten = rendering.write(output) if output else ([], "")
     more = [unwritten] if unwritten else []
     if json:

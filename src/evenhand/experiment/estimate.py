@@ -1,20 +1,24 @@
 """Statistics over seeds: means with 95 % intervals, and differences paired by seed."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import zip_longest
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand import metrics
 from evenhand.experiment.result import Result
+from evenhand.experiment.spec import Spec
 from evenhand.metrics import Matrix
 
 Array = NDArray[np.float64]
 Metric = Callable[[Matrix], float | None]
-StageMetric = Callable[[Matrix, int], float | None]
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,12 @@ class Estimate:
     """A mean over seeds, with its values."""
 
     values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> "Estimate | None":
+        """The estimate from the values that are known; None if all are None or NaN."""
+        known = tuple(value for value in values if value is not None and not math.isnan(value))
+        return cls(known) if known else None
 
     @property
     def mean(self) -> float:
@@ -32,11 +42,6 @@ class Estimate:
     def half(self) -> float | None:
         """Half the width of the 95 % interval; None for one seed."""
         return metrics.interval(self.values)
-
-    @property
-    def percent(self) -> "Estimate":
-        """The same estimate of a fraction in percent."""
-        return Estimate(tuple(100 * value for value in self.values))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -58,9 +63,14 @@ class Group:
     runs: tuple[Result, ...]
 
     @property
+    def spec(self) -> Spec:
+        """The setting, with the first of the seeds."""
+        return self.runs[0].spec
+
+    @property
     def method(self) -> str:
         """The name of the method."""
-        return self.runs[0].spec.method
+        return self.spec.method
 
     @property
     def seeds(self) -> list[int]:
@@ -74,24 +84,15 @@ class Group:
 
     def estimate(self, metric: Metric) -> Estimate | None:
         """A metric of the accuracy matrix; None if undefined, like forgetting with one stage."""
-        values = [value for run in self.runs if (value := metric(run.accuracy)) is not None]
-        return Estimate(tuple(values)) if values else None
+        return Estimate.of(metric(run.accuracy) for run in self.runs)
 
-    def by_stage(self, metric: StageMetric) -> list[Estimate | None]:
-        """A metric after each stage."""
-        return [self.estimate(at(metric, i)) for i in range(len(self.runs[0].records))]
+    def by_stage(self, metric: Metric) -> list[Estimate | None]:
+        """A metric after each stage, in percent."""
+        return [self.estimate(percent(metric, stage)) for stage in range(len(self.runs[0].records))]
 
-    def each(self, value: Callable[[Result], float]) -> Estimate:
-        """Any number of a run."""
-        return Estimate(tuple(value(run) for run in self.runs))
-
-    def by_class(self, quantity: str) -> Array:
-        """A quantity of each class after the last stage, (runs, classes), NaN where a class never arrived in a run."""
-        rows = [column(run, quantity) for run in self.runs]
-        table = np.full((len(rows), max(map(len, rows))), np.nan)
-        for row, values in zip(table, rows, strict=True):
-            row[: len(values)] = values
-        return table
+    def by_class(self, quantity: str) -> list[Estimate | None]:
+        """A quantity of each class after the last stage, from the runs in which the class arrived."""
+        return [Estimate.of(values) for values in zip_longest(*(by_class(run, quantity) for run in self.runs))]
 
     def matrix(self) -> Array:
         """The mean a_ij, (stages, stages), NaN above the diagonal."""
@@ -112,7 +113,7 @@ class Group:
 
     def summary(self) -> dict[str, Any]:
         """Headline numbers as JSON: means over the seeds, the 95 % interval of the accuracy, and each run."""
-        runs, spec = [run.summary() for run in self.runs], self.runs[0].spec
+        runs, spec = [run.summary() for run in self.runs], self.spec
 
         def mean(field: str) -> float | None:
             values = [run[field] for run in runs]
@@ -131,6 +132,14 @@ class Group:
         }
 
 
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by their key, both in order of appearance."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def difference(first: Group, second: Group, metric: Metric) -> Estimate | None:
     """The metric of `first` minus that of `second`, paired by seed; None if they share no seed."""
     return paired_difference(
@@ -141,25 +150,29 @@ def difference(first: Group, second: Group, metric: Metric) -> Estimate | None:
 def paired_difference(first: Mapping[int, float | None], second: Mapping[int, float | None]) -> Estimate | None:
     """Values by seed minus others by seed; None if they share no seed."""
     pairs = [(value, second.get(seed)) for seed, value in first.items()]
-    values = [a - b for a, b in pairs if a is not None and b is not None]
-    return Estimate(tuple(values)) if values else None
+    return Estimate.of(a - b for a, b in pairs if a is not None and b is not None)
 
 
 def differs(first: Group, second: Group) -> list[str]:
     """Names of the settings, other than the method, in which two groups differ."""
-    one, two = (group.runs[0].spec.model_dump(exclude={"method", "seed"}) for group in (first, second))
+    one, two = (group.spec.model_dump(exclude={"method", "seed"}) for group in (first, second))
     return [name for name in one if one[name] != two[name]]
 
 
-def at(metric: StageMetric, i: int) -> Metric:
-    """The metric after stage i, counting from 0."""
-    return lambda a: metric(a, i)
+def percent(metric: Metric, stage: int | None = None) -> Metric:
+    """The metric in percent after a stage, counting from 0; by default after the last."""
+
+    def measure(a: Matrix) -> float | None:
+        value = metric(a if stage is None else a[: stage + 1])
+        return None if value is None else 100 * value
+
+    return measure
 
 
-def column(run: Result, quantity: str) -> list[float]:
-    """Mean probability, or a quantity of the head, of each class after the last stage."""
+def by_class(run: Result, quantity: str) -> list[float]:
+    """Mean probability in %, or a quantity of the head, of each class after the last stage."""
     last = run.records[-1]
-    return last["probability"] if quantity == "probability" else last["head"][quantity]
+    return [100 * share for share in last["probability"]] if quantity == "probability" else last["head"][quantity]
 
 
 def arrived(run: Result) -> int:

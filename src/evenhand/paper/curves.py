@@ -1,18 +1,19 @@
 """The paper's figures as data: panels of curves over stages, classes or alpha, for all streams that have runs."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, Group, StageMetric, arrived
-from evenhand.experiment.result import Result, by_setting
+from evenhand.experiment.estimate import Estimate, Group, Metric, arrived, grouped, percent
+from evenhand.experiment.result import Result
 from evenhand.paper.definitions import Item
 from evenhand.paper.published import stream_title
 
 PLAIN, IMPROVED = "plain", "+ UER"
 ACCURACY = "accuracy in %"
+BALANCE = {"mean of both": metrics.balance, "previous classes": metrics.previous, "current classes": metrics.current}
+SCALE = {"all": metrics.average, "previous": metrics.previous, "current": metrics.current}
 QUANTITIES = {
     "weight_change": ("Change of w in the last stage", "mean change of w"),
     "bias_change": ("Change of b in the last stage", "change of b"),
@@ -21,22 +22,11 @@ QUANTITIES = {
 }
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """A line; None where a point is missing."""
 
     name: str
-    points: tuple[Estimate | None, ...]
-
-    @property
-    def means(self) -> list[float | None]:
-        """The mean of each point."""
-        return [None if point is None else point.mean for point in self.points]
-
-    @property
-    def seeds(self) -> list[int]:
-        """The number of seeds behind each point."""
-        return [0 if point is None else len(point.values) for point in self.points]
+    points: Sequence[Estimate | None]
 
 
 @dataclass(frozen=True)
@@ -55,19 +45,19 @@ class Panel:
     x: str
     y: str
     xs: tuple[float, ...]
-    curves: tuple[Curve, ...]
+    curves: list[Curve]
     split: int = 0
 
     def fields(self) -> dict[str, Any]:
         """The panel as plain data."""
         curves = [
             {
-                "name": curve.name,
-                "seeds": curve.seeds,
-                "mean": curve.means,
-                "interval": [None if point is None else point.half for point in curve.points],
+                "name": name,
+                "seeds": [len(point.values) if point else 0 for point in points],
+                "mean": [point.mean if point else None for point in points],
+                "interval": [point.half if point else None for point in points],
             }
-            for curve in self.curves
+            for name, points in self.curves
         ]
         axes = {"title": self.title, "x": self.x, "y": self.y, "at": list(self.xs), "split": self.split}
         return {**axes, "curves": curves}
@@ -75,18 +65,11 @@ class Panel:
 
 def panels(item: Item, results: Sequence[Result]) -> list[Panel]:
     """Draw the finished runs of an item; empty for a table, or without runs."""
-    draw = FIGURES.get(item.draws)
-    if draw is None:
+    if item.kind == "table":
         return []
-    position = {spec.setting: index for index, spec in enumerate(item.settings())}
-    names = item.names()
-    groups = [Group(names[runs[0].spec.setting], tuple(runs)) for runs in by_setting(list(results))]
-    groups.sort(key=lambda group: position[group.runs[0].spec.setting])
-    streams: dict[tuple[str, int, int], list[Group]] = {}
-    for group in groups:
-        spec = group.runs[0].spec
-        streams.setdefault((spec.data, spec.memory, spec.stages), []).append(group)
-    return [panel for (data, memory, _), own in streams.items() for panel in draw(stream_title(data, memory), own)]
+    streams = grouped(item.groups(results), lambda group: (group.spec.data, group.spec.memory, group.spec.stages))
+    drawn = [FIGURES[item.draws](stream_title(data, memory), own) for (data, memory, _), own in streams.items()]
+    return [panel for figure in drawn for panel in figure]
 
 
 def _stages(stream: str, groups: Sequence[Group]) -> list[Panel]:
@@ -94,11 +77,7 @@ def _stages(stream: str, groups: Sequence[Group]) -> list[Panel]:
 
 
 def _balance(stream: str, groups: Sequence[Group]) -> list[Panel]:
-    return [
-        _by_stage(f"{stream}: mean of both", groups, metrics.balance),
-        _by_stage(f"{stream}: previous classes", groups, metrics.previous),
-        _by_stage(f"{stream}: current classes", groups, metrics.current),
-    ]
+    return [_by_stage(f"{stream}: {name}", groups, metric) for name, metric in BALANCE.items()]
 
 
 def _improvement(stream: str, groups: Sequence[Group]) -> list[Panel]:
@@ -109,60 +88,38 @@ def _improvement(stream: str, groups: Sequence[Group]) -> list[Panel]:
     return [_by_stage(f"{stream}: {base}", pair, metrics.average) for base, pair in pairs.items()]
 
 
+def _by_stage(title: str, groups: Sequence[Group], metric: Metric) -> Panel:
+    curves = [Curve(group.label, group.by_stage(metric)) for group in groups]
+    return Panel(title, "stage", ACCURACY, _numbers(groups[0].runs[0].records), curves)
+
+
 def _scale(stream: str, groups: Sequence[Group]) -> list[Panel]:
-    groups = sorted(_with_shared_seeds(groups), key=_alpha)
-    measures = {"all": metrics.average, "previous": metrics.previous, "current": metrics.current}
-    curves = [
-        Curve(name, tuple(_percent(group.estimate(metric)) for group in groups)) for name, metric in measures.items()
+    """Curves across groups, over the seeds that all have, so that they show no difference between seeds."""
+    shared = set.intersection(*(set(group.seeds) for group in groups))
+    kept = [
+        Group(group.label, tuple(run for run in group.runs if run.spec.seed in shared or not shared))
+        for group in sorted(groups, key=_alpha)
     ]
-    return [Panel(stream, "alpha", ACCURACY, tuple(map(_alpha, groups)), tuple(curves))]
+    curves = [Curve(name, [group.estimate(percent(metric)) for group in kept]) for name, metric in SCALE.items()]
+    return [Panel(stream, "alpha", ACCURACY, tuple(map(_alpha, kept)), curves)]
 
 
 def _alpha(group: Group) -> float:
-    return group.runs[0].spec.resolved.scoring.replay.dot
-
-
-def _with_shared_seeds(groups: Sequence[Group]) -> Sequence[Group]:
-    """Restrict groups to the seeds that all have, so that a curve across them shows no difference between seeds."""
-    seeds = set.intersection(*(set(group.seeds) for group in groups))
-    if not seeds:
-        return groups
-    return [Group(group.label, tuple(run for run in group.runs if run.spec.seed in seeds)) for group in groups]
+    return group.spec.resolved.scoring.replay.dot
 
 
 def _analysis(stream: str, groups: Sequence[Group]) -> list[Panel]:
     run = groups[0].runs[0]
-    xs = tuple(float(number) for number in range(1, len(run.classes) + 1))
-    return [
-        Panel(
-            title=f"{stream}: {title}",
-            x="class, by arrival",
-            y=unit,
-            xs=xs,
-            curves=tuple(Curve(group.label, _by_class(group, quantity, len(xs))) for group in groups),
-            split=arrived(run),
-        )
-        for quantity, (title, unit) in QUANTITIES.items()
-    ]
+    made = []
+    for quantity, (title, unit) in QUANTITIES.items():
+        xs = _numbers(run.classes)
+        curves = [Curve(group.label, (group.by_class(quantity) + [None] * len(xs))[: len(xs)]) for group in groups]
+        made.append(Panel(f"{stream}: {title}", "class, by arrival", unit, xs, curves, split=arrived(run)))
+    return made
 
 
-def _by_class(group: Group, quantity: str, count: int) -> tuple[Estimate | None, ...]:
-    """Estimate a quantity of each class after the last stage; None for a class that never arrived."""
-    factor = 100 if quantity == "probability" else 1
-    columns = group.by_class(quantity).T.tolist()
-    known = [[factor * value for value in column if not math.isnan(value)] for column in columns]
-    known += [[] for _ in range(count - len(known))]
-    return tuple(Estimate(tuple(values)) if values else None for values in known[:count])
-
-
-def _by_stage(title: str, groups: Sequence[Group], metric: StageMetric) -> Panel:
-    stages = range(1, len(groups[0].runs[0].records) + 1)
-    curves = tuple(Curve(group.label, tuple(map(_percent, group.by_stage(metric)))) for group in groups)
-    return Panel(title, "stage", ACCURACY, tuple(map(float, stages)), curves)
-
-
-def _percent(estimate: Estimate | None) -> Estimate | None:
-    return None if estimate is None else estimate.percent
+def _numbers(things: Sequence[Any]) -> tuple[float, ...]:
+    return tuple(float(number) for number in range(1, len(things) + 1))
 
 
 FIGURES: dict[str, Callable[[str, Sequence[Group]], list[Panel]]] = {

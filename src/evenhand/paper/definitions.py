@@ -5,7 +5,7 @@ A definition is a grid file with a header and the published numbers:
 >>> row = {"method": "er", "accuracy": 17.6}
 >>> item = parse_definition({"title": "A", "methods": ["er"], "seeds": 2, "expected": [row]}, "a")
 >>> len(item.specs), item.published[0].title, item.measures
-(2, 'ER', ('accuracy',))
+(2, 'ER', ['accuracy'])
 """
 
 import math
@@ -15,16 +15,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand import errors
 from evenhand.core import registry
 from evenhand.experiment import grid
-from evenhand.experiment.result import Result
+from evenhand.experiment.estimate import Group
+from evenhand.experiment.result import Result, by_setting
 from evenhand.experiment.spec import Spec, titles
 from evenhand.paper import records
-from evenhand.paper.published import STRICT, Published, method_title, published_rows
+from evenhand.paper.published import Published, method_title, published_rows
 
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+HEADER = ("title", "kind", "source", "draws", "command", "note", "time")  # of a definition, besides its grid
 SLUGS = ("table1", "table2", "table3", "table4", "analysis", "stages", "improvement", "scale", "balance")
 ORDERS = ("iid", "iid++")  # orders of the stream that the paper lists among the methods
 STEP = {"data": "cifar100", "memory": 1000}  # the setting in which steps are measured
@@ -57,8 +60,8 @@ class Times(BaseModel):
         return total / 60 / self.side_by_side
 
 
-class Header(BaseModel):
-    """The fields of a definition besides its grid and its published numbers.
+class Item(BaseModel):
+    """A table or figure.
 
     Attributes
     ----------
@@ -66,6 +69,12 @@ class Header(BaseModel):
         Whether the numbers come from runs, or from steps that `evenhand bench` measures.
     draws
         "comparison" for a table, else the kind of figure.
+    root
+        Directory for its runs.
+    specs
+        The runs of its rows, or the steps of the source "bench".
+    left_out
+        Runs that `select` left out; one of them may share its training with a chosen one.
     """
 
     model_config = STRICT
@@ -77,37 +86,34 @@ class Header(BaseModel):
     command: str = ""
     note: str = ""
     time: Times = Times()
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "Header":
-        if (self.kind == "table") != (self.draws == "comparison"):
-            raise errors.InputError(
-                "A figure needs 'draws': stages, improvement, analysis, scale or balance; a table must not have it."
-            )
-        return self
-
-
-class Item(Header):
-    """A table or figure.
-
-    Attributes
-    ----------
-    root
-        Directory for its runs.
-    specs
-        The runs of its rows, or the steps of the source "bench".
-    measures
-        What it compares: names of `MEASURES`.
-    left_out
-        Runs that `select` left out; one of them may share its training with a chosen one.
-    """
-
     slug: str
     root: Path
     specs: tuple[Spec, ...]
     published: tuple[Published, ...]
-    measures: tuple[str, ...]
     left_out: tuple[Spec, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Item":
+        if (self.kind == "table") != (self.draws == "comparison"):
+            raise errors.InputError(
+                "A figure needs 'draws': stages, improvement, analysis, scale or balance; a table must not have it."
+            )
+        settings, taken = self.settings(), dict[str, Published]()
+        for row in self.published:
+            matching = [spec.setting for spec in settings if row.matches(spec)]
+            if len(matching) != 1:
+                raise errors.InputError(
+                    f"The expected row {row} must match one setting of the runs. It matches {len(matching)}."
+                )
+            if other := taken.get(matching[0]):
+                raise errors.InputError(f"The expected rows {other} and {row} match the same setting.")
+            taken[matching[0]] = row
+        return self
+
+    @property
+    def measures(self) -> list[str]:
+        """What it compares: names of `MEASURES`."""
+        return list(dict.fromkeys(name for row in self.published for name in row.numbers)) or ["accuracy"]
 
     @property
     def runs(self) -> list[Spec]:
@@ -128,6 +134,11 @@ class Item(Header):
             spec.setting: name if counts[spec.data, spec.memory, name] == 1 else title
             for spec, name, title in zip(settings, names, titles(settings, seeds=False), strict=True)
         }
+
+    def groups(self, results: Sequence[Result]) -> list[Group]:
+        """Its finished runs by setting, named as the paper does, in the order of the definition."""
+        found = {runs[0].spec.setting: tuple(runs) for runs in by_setting(list(results))}
+        return [Group(name, found[setting]) for setting, name in self.names().items() if setting in found]
 
     def published_for(self, spec: Spec) -> Published | None:
         """The row that the paper prints for a setting."""
@@ -197,22 +208,12 @@ def load_item(name: str) -> Item:
 
 def parse_definition(content: dict[str, Any], slug: str) -> Item:
     """Build an item from the content of its file."""
-    fields = {name: value for name, value in content.items() if name in Header.model_fields}
-    axes = {name: value for name, value in content.items() if name not in fields and name != "expected"}
-    known = [*Header.model_fields, *(f"time.{name}" for name in Times.model_fields)]
-    header = errors.validated(Header, fields, "a definition", known)
-    runs = grid.parse(_step_axes(axes) if header.source == "bench" else axes)
+    header = {name: value for name, value in content.items() if name in HEADER}
+    axes = {name: value for name, value in content.items() if name not in (*HEADER, "expected")}
+    runs = grid.parse(_step_axes(axes) if content.get("source") == "bench" else axes)
     published = published_rows(content.get("expected", []))
-    item = Item(
-        **dict(header),
-        slug=slug,
-        root=runs.root or Path("runs/paper"),
-        specs=runs.specs,
-        published=published,
-        measures=tuple(dict.fromkeys(name for row in published for name in row.numbers)) or ("accuracy",),
-    )
-    _check_rows(item)
-    return item
+    found = {"slug": slug, "root": runs.root or Path("runs/paper"), "specs": runs.specs, "published": published}
+    return errors.validated(Item, {**header, **found}, "a definition", [f"time.{name}" for name in Times.model_fields])
 
 
 def _step_axes(axes: dict[str, Any]) -> dict[str, Any]:
@@ -222,18 +223,3 @@ def _step_axes(axes: dict[str, Any]) -> dict[str, Any]:
             setting = ", ".join(f"{field} = {fixed}" for field, fixed in STEP.items())
             raise errors.InputError(f"The source 'bench' always measures steps with {setting}. Remove '{name}'.")
     return {**STEP, **axes}
-
-
-def _check_rows(item: Item) -> None:
-    """Make sure that every published row matches exactly one setting, and no setting two rows."""
-    settings = item.settings()
-    taken: dict[str, Published] = {}
-    for row in item.published:
-        matching = [spec.setting for spec in settings if row.matches(spec)]
-        if len(matching) != 1:
-            raise errors.InputError(
-                f"The expected row {row} must match one setting of the runs. It matches {len(matching)}."
-            )
-        if other := taken.get(matching[0]):
-            raise errors.InputError(f"The expected rows {other} and {row} match the same setting.")
-        taken[matching[0]] = row

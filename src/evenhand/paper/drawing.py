@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import matplotlib as mpl
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -19,20 +18,7 @@ from evenhand.paper.definitions import duration
 from evenhand.paper.rendering import Rendering
 from evenhand.paper.tables import FLAG, NOT_RUN
 from evenhand.report import styles
-from evenhand.report.styles import (
-    BAND_SEEDS,
-    FONT,
-    INK,
-    LINE,
-    MARKERS,
-    MUTED,
-    PALETTE,
-    PAPER,
-    QUIET,
-    WIDTH,
-    Style,
-    Styles,
-)
+from evenhand.report.styles import BAND_SEEDS, FONT, INK, LINE, MUTED, PALETTE, PAPER, WIDTH, Style
 
 COLUMNS = 3  # panels next to each other
 PANEL_HEIGHT = 2.6  # inches
@@ -52,18 +38,11 @@ def picture(rendering: Rendering, kind: str) -> bytes:
 
 def html(rendering: Rendering) -> str:
     """Render a self-contained page in the look of the report."""
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("evenhand.paper"), PackageLoader("evenhand.report")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     embedded = ""
     if rendering.drawable:
         with styles.page_style():
             embedded = styles.svg(_figure(rendering), rendering.item.title, rendering.item.slug)
-    return environment.get_template("item.html").render(
+    return styles.template("item.html", "evenhand.paper").render(
         version=__version__,
         rendering=rendering,
         picture=embedded,
@@ -80,20 +59,9 @@ def _figure(rendering: Rendering) -> Figure:
     return _comparison([table for table in rendering.compared if table.has_runs])
 
 
-def _styles(names: Sequence[str]) -> Styles:
-    """Give each name its reserved colour, else a free one, else grey."""
-    reserved = {name: RESERVED[name] for name in names if name in RESERVED}
-    free = (index for index in range(len(PALETTE)) if index not in reserved.values())
-    indices = {name: reserved[name] if name in reserved else next(free, None) for name in dict.fromkeys(names)}
-    return {
-        name: Style(QUIET, "o", strong=False) if index is None else Style(PALETTE[index], MARKERS[index])
-        for name, index in indices.items()
-    }
-
-
 def _curves(panels: Sequence[Panel]) -> Figure:
     figure, all_axes = _axes([panel.title for panel in panels], PANEL_HEIGHT)
-    by_curve = _styles([curve.name for panel in panels for curve in panel.curves])
+    by_curve = styles.assign([curve.name for panel in panels for curve in panel.curves], RESERVED)
     for axes, panel in zip(all_axes, panels, strict=True):
         for curve in panel.curves:
             _curve(axes, panel, curve, by_curve[curve.name])
@@ -163,13 +131,9 @@ def _rows(axes: Axes, table: ComparedTable) -> None:
                 axes.plot(seeds, [y + 0.17] * len(seeds), "|", color=PALETTE[0], markersize=7)
             axes.plot(row.estimate.mean, y + 0.17, "o", color=PALETTE[0], markersize=5)
     axes.set_xlim(min(centres) - margin, max(centres) + margin)  # cuts the wide intervals of few seeds
-    axes.set_yticks(range(len(rows)), [row.name for row in rows], color=INK)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.hlines(range(len(rows)), 0, 1, transform=axes.get_yaxis_transform(), color=LINE, linewidth=0.7, zorder=0)
+    styles.rows(axes, [row.name for row in rows])
     axes.set_xlabel(rows[0].kind.unit)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
 
 
 def _axes(titles: Sequence[str], height: float) -> tuple[Figure, list[Axes]]:

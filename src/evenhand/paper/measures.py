@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Metric, arrived, column
+from evenhand.experiment.estimate import Metric, arrived, by_class, percent
 from evenhand.experiment.result import Result
 
 Value = Callable[[Result], float | None]
@@ -43,45 +43,37 @@ class Measure:
         return f"{number:{'+' if signed else ''}z.{self.digits}f}{interval}"
 
 
-def _percent(metric: Metric) -> Value:
-    def value(run: Result) -> float | None:
-        fraction = metric(run.accuracy)
-        return None if fraction is None else 100 * fraction
-
-    return value
+def _accuracy(metric: Metric) -> Value:
+    return lambda run: percent(metric)(run.accuracy)
 
 
 def _head(quantity: str, current: bool, reduce: Callable[[list[float]], float] = metrics.mean) -> Value:
     """Reduce a quantity of the head over the previous or the current classes; None after a single stage."""
 
     def value(run: Result) -> float | None:
-        values, old = column(run, quantity), arrived(run)
+        values, old = by_class(run, quantity), arrived(run)
         chosen = values[old:] if current else values[:old]
-        return reduce(chosen) if old and chosen else None
+        return float(reduce(chosen)) if old and chosen else None
 
     return value
 
 
-def _spread(values: list[float]) -> float:
-    return float(np.std(values))
-
-
 MEASURES = {
-    "accuracy": Measure("final average accuracy", _percent(metrics.average)),
-    "previous": Measure("accuracy on previous classes", _percent(metrics.previous)),
-    "current": Measure("accuracy on current classes", _percent(metrics.current)),
+    "accuracy": Measure("final average accuracy", _accuracy(metrics.average)),
+    "previous": Measure("accuracy on previous classes", _accuracy(metrics.previous)),
+    "current": Measure("accuracy on current classes", _accuracy(metrics.current)),
     "norm_previous": Measure("mean norm |w| of previous classes", _head("norm", False), 2, "|w|"),
     "norm_current": Measure("mean norm |w| of current classes", _head("norm", True), 2, "|w|"),
     "mean_previous": Measure("mean weight of previous classes", _head("mean", False), 4, "mean of w"),
-    "spread_previous": Measure("spread of mean weights, previous", _head("mean", False, _spread), 4, "w"),
+    "spread_previous": Measure("spread of mean weights, previous", _head("mean", False, np.std), 4, "w"),
     "mean_current": Measure("mean weight of current classes", _head("mean", True), 4, "mean of w"),
-    "spread_current": Measure("spread of mean weights, current", _head("mean", True, _spread), 4, "w"),
+    "spread_current": Measure("spread of mean weights, current", _head("mean", True, np.std), 4, "w"),
     "bias_previous": Measure("mean bias of previous classes", _head("bias", False), 2, "b"),
     "bias_current": Measure("mean bias of current classes", _head("bias", True), 2, "b"),
     "c_d": Measure("C_D, operations per step", None, 2, "ratio to ER"),
     "time": Measure("time per step", None, 2, "ratio to ER"),
     # Not in the paper.
-    "forgetting": Measure("forgetting", _percent(metrics.forgetting)),
-    "anytime": Measure("anytime accuracy", _percent(metrics.anytime)),
-    "worst_case": Measure("worst-case accuracy", _percent(metrics.worst_case)),
+    "forgetting": Measure("forgetting", _accuracy(metrics.forgetting)),
+    "anytime": Measure("anytime accuracy", _accuracy(metrics.anytime)),
+    "worst_case": Measure("worst-case accuracy", _accuracy(metrics.worst_case)),
 }

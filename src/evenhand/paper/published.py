@@ -1,18 +1,18 @@
 """The paper's side of a comparison: its names of methods and datasets, and the rows of numbers that it prints."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from evenhand import errors
 from evenhand.core import registry
 from evenhand.experiment.spec import Spec
 from evenhand.paper.measures import MEASURES
 
-STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 METHODS = {"agem": "A-GEM", "derpp": "DER++", "finetune": "FINE-TUNE", "ss_il": "SS-IL", "uer_a": "UER-A"}
 DATASETS = {"cifar10": "Split CIFAR10", "cifar100": "Split CIFAR100", "miniimagenet": "Split MiniImageNet"}
+SETTINGS = [name for name in Spec.model_fields if name != "seed"]
+NUMBERS = [*MEASURES, "seconds"]
 
 
 def method_title(method: str) -> str:
@@ -34,7 +34,8 @@ def stream_title(data: str, memory: int | None) -> str:
     return f"{DATASETS.get(data, data)}, {'no memory' if memory is None else f'|M| = {memory}'}"
 
 
-class Published(BaseModel):
+@dataclass(frozen=True)
+class Published:
     """One row of a table in the paper.
 
     Attributes
@@ -47,39 +48,13 @@ class Published(BaseModel):
         Half the 95 % interval of the accuracy over ten runs, if printed.
     """
 
-    model_config = STRICT
-
-    name: str = ""
+    title: str
     fields: dict[str, Any]
     numbers: dict[str, float]
-    interval: Annotated[float, Field(gt=0)] | None = None
-
-    @field_validator("fields")
-    @classmethod
-    def _method(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        method = errors.text("The 'method' of an expected row", fields.get("method"))
-        return {**fields, "method": registry.canonical(method)}
-
-    @field_validator("numbers", mode="before")
-    @classmethod
-    def _number(cls, numbers: dict[str, Any]) -> dict[str, float]:
-        return {name: errors.number(f"The '{name}' of an expected row", value) for name, value in numbers.items()}
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Published":
-        if not self.numbers:
-            raise errors.InputError(f"The expected row {self} has no number.")
-        if self.interval is not None and "accuracy" not in self.numbers:
-            raise errors.InputError(f"The expected row {self} has an 'interval', but no 'accuracy' that it belongs to.")
-        return self
+    interval: float | None
 
     def __str__(self) -> str:
         return f"{self.title} ({', '.join(f'{name} {value}' for name, value in self.fields.items())})"
-
-    @property
-    def title(self) -> str:
-        """The name of the row; by default that of its method."""
-        return self.name or method_title(self.fields["method"])
 
     def matches(self, spec: Spec) -> bool:
         """Whether the row is about runs with these settings."""
@@ -105,15 +80,24 @@ def _unzip(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(entry: Mapping[str, Any]) -> Published:
-    settings = [name for name in Spec.model_fields if name != "seed"]
-    numbers = [*MEASURES, "seconds"]
-    others = {key: value for key, value in entry.items() if key not in settings and key not in numbers}
-    content = {
-        **others,
-        "fields": {key: value for key, value in entry.items() if key in settings},
-        "numbers": {key: value for key, value in entry.items() if key in numbers},
-    }
-    return errors.validated(Published, content, "an expected row", [*settings, *numbers, "name", "interval"])
+    known = [*SETTINGS, *NUMBERS, "name", "interval"]
+    if unknown := [name for name in entry if name not in known]:
+        raise errors.unknown("field of an expected row", unknown[0], known)
+    what = "The '{}' of an expected row"
+    method = registry.canonical(errors.text(what.format("method"), entry.get("method")))
+    fields = {name: value for name, value in entry.items() if name in SETTINGS} | {"method": method}
+    given = [name for name in entry if name in NUMBERS]
+    numbers = {name: float(errors.number(what.format(name), entry[name])) for name in given}
+    title = errors.text(what.format("name"), entry.get("name", "")) or method_title(method)
+    interval = entry.get("interval")
+    if interval is not None and errors.number(what.format("interval"), interval) <= 0:
+        raise errors.wrong(what.format("interval"), "be greater than 0", interval)
+    row = Published(title, fields, numbers, None if interval is None else float(interval))
+    if not numbers:
+        raise errors.InputError(f"The expected row {row} has no number.")
+    if interval is not None and "accuracy" not in numbers:
+        raise errors.InputError(f"The expected row {row} has an 'interval', but no 'accuracy' that it belongs to.")
+    return row
 
 
 def _relative(row: Published, reference: float | None) -> Published:
@@ -125,4 +109,4 @@ def _relative(row: Published, reference: float | None) -> Published:
             "The 'seconds' of expected rows need a row of er with positive 'seconds' to compare with."
         )
     numbers = {name: number for name, number in row.numbers.items() if name != "seconds"}
-    return row.model_copy(update={"numbers": {**numbers, "time": row.numbers["seconds"] / reference}})
+    return replace(row, numbers={**numbers, "time": row.numbers["seconds"] / reference})

@@ -1,10 +1,10 @@
 """Records: finished runs and measured steps, looked up in several folders so that nothing is computed twice."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from evenhand import errors, files
+from evenhand.experiment.estimate import grouped
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
@@ -17,10 +17,8 @@ Steps = dict[str, dict[str, float]]  # method -> measure -> number
 
 def trainings(specs: Iterable[Spec]) -> list[list[Spec]]:
     """Group specs that share one training, simplest method first; only Table 1 has groups of two."""
-    groups: dict[Hashable, list[Spec]] = {}
-    for spec in dict.fromkeys(specs):
-        groups.setdefault(spec.training, []).append(spec)
-    return [sorted(group, key=lambda spec: len(spec.method)) for group in groups.values()]
+    groups = grouped(dict.fromkeys(specs), lambda spec: spec.training).values()
+    return [sorted(group, key=lambda spec: len(spec.method)) for group in groups]
 
 
 def finished(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Result]:
@@ -47,15 +45,14 @@ def _wanted(specs: Sequence[Spec], others: Sequence[Spec]) -> list[list[Spec]]:
 
 def _results(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
     """Load the results of specs that share a training: each its own, else another's tested in the form it needs."""
-    own = {spec: result for spec in group if (result := _result(spec, folders))}
+    own: dict[Spec, Result] = {}
+    for spec in group:
+        key = spec.key
+        candidates = (Folder(root, spec).result() for root in folders if (root / key).is_dir())
+        if result := next(filter(None, candidates), None):
+            own[spec] = result
     donor = next(iter(own.values()), None)
     return [own.get(spec) or donor.tested_as(spec) for spec in group] if donor else []
-
-
-def _result(spec: Spec, folders: Sequence[Path]) -> Result | None:
-    key = spec.key
-    candidates = (Folder(root, spec).result() for root in folders if (root / key).is_dir())
-    return next((result for result in candidates if result), None)
 
 
 def recorded_steps(folders: Sequence[Path]) -> Steps:
@@ -90,12 +87,11 @@ def measure_steps(methods: Sequence[str], root: Path, threads: int | None) -> No
 
 def _read_steps(path: Path) -> Steps:
     record = files.read_json(path, then=REMEDY)
+    steps: Steps = {}
     try:
-        return {name: _step(row) for name, row in record["methods"].items()}
+        for name, row in record["methods"].items():
+            low, time, high = (float(row["time"][end]) for end in ("low", "median", "high"))
+            steps[name] = {"c_d": float(row["c_d"]), "time": time, "time_low": low, "time_high": high}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise errors.RunError(f"{path} is not a record of evenhand bench --methods ... --json.") from None
-
-
-def _step(row: dict[str, Any]) -> dict[str, float]:
-    time = {"time": "median", "time_low": "low", "time_high": "high"}
-    return {"c_d": float(row["c_d"]), **{name: float(row["time"][key]) for name, key in time.items()}}
+    return steps

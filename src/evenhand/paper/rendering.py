@@ -1,16 +1,16 @@
 """A rendering: a table or figure with our numbers, in every format."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from evenhand import errors, files
+from evenhand.experiment.estimate import grouped
 from evenhand.experiment.result import Result
-from evenhand.experiment.spec import Spec
-from evenhand.paper import curves
 from evenhand.paper.comparison import ComparedRow, ComparedTable, compare
-from evenhand.paper.curves import Panel
+from evenhand.paper.curves import Panel, panels
 from evenhand.paper.definitions import Item
 from evenhand.paper.published import stream_title
 from evenhand.paper.records import Steps
@@ -20,22 +20,21 @@ from evenhand.report import optional
 
 @dataclass(frozen=True)
 class Rendering:
-    """An item with its numbers.
-
-    Attributes
-    ----------
-    results
-        Its finished runs.
-    compared
-        The comparison of a table with the paper; empty for a figure.
-    panels
-        The content of a figure; empty for a table, or without runs.
-    """
+    """An item with its finished runs, or measured steps."""
 
     item: Item
-    results: tuple[Result, ...]
-    compared: tuple[ComparedTable, ...]
-    panels: tuple[Panel, ...]
+    results: Sequence[Result]
+    steps: Steps = field(default_factory=dict)
+
+    @cached_property
+    def compared(self) -> list[ComparedTable]:
+        """The comparison of a table with the paper; empty for a figure."""
+        return compare(self.item, self.results, self.steps) if self.item.kind == "table" else []
+
+    @cached_property
+    def panels(self) -> list[Panel]:
+        """The content of a figure; empty for a table, or without runs."""
+        return panels(self.item, self.results)
 
     @property
     def rows(self) -> list[ComparedRow]:
@@ -59,26 +58,17 @@ class Rendering:
 
     @property
     def progress(self) -> str:
-        """How much of it has been run, and which curves a figure lacks."""
+        """How much of it has been run, and which curves a figure lacks; a table shows them as rows."""
         if self.item.source == "bench":
             return "Steps are counted and timed; nothing is trained."
-        lacking = self._lacking()
         counts = f"{self.finished} of {len(self.item.runs)} runs finished."
-        return counts + (f" Not run: {'; '.join(lacking)}." if lacking else "")
-
-    def _lacking(self) -> list[str]:
-        """The curves that a figure lacks, by stream; a table shows them as rows."""
         if self.item.kind == "table" or not self.results:
-            return []
-        names, run = self.item.names(), {result.spec.setting for result in self.results}
-        streams: dict[str, list[Spec]] = {}
-        for spec in self.item.settings():
-            streams.setdefault(stream_title(spec.data, spec.memory), []).append(spec)
-        lacking = []
-        for stream, specs in streams.items():
+            return counts
+        names, run, lacking = self.item.names(), {result.spec.setting for result in self.results}, []
+        for stream, specs in grouped(self.item.settings(), lambda spec: stream_title(spec.data, spec.memory)).items():
             if absent := [names[spec.setting] for spec in specs if spec.setting not in run]:
                 lacking.append(stream if len(absent) == len(specs) else f"{', '.join(absent)} ({stream})")
-        return lacking
+        return counts + (f" Not run: {'; '.join(lacking)}." if lacking else "")
 
     def text_tables(self) -> list[TextTable]:
         """Its tables, or the tables of the points of its figure."""
@@ -132,9 +122,3 @@ class Rendering:
         for kind, path in paths.items():
             files.write(path, contents[kind])
         return list(paths.values()), problem
-
-
-def render(item: Item, results: Sequence[Result], steps: Steps | None = None) -> Rendering:
-    """Combine an item with its finished runs, or measured steps."""
-    compared = compare(item, results, steps or {}) if item.kind == "table" else []
-    return Rendering(item, tuple(results), tuple(compared), tuple(curves.panels(item, results)))

@@ -1,7 +1,6 @@
 """Selection: a part of an item, by dataset, memory and method, and with fewer or more seeds."""
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from evenhand import errors
@@ -27,17 +26,17 @@ def select(
         _check(item, "memory", memory, [spec.memory for spec in specs if not memoryless(spec)])
         specs = [spec for spec in specs if spec.memory in memory or memoryless(spec)]
     if methods:
-        names = [name if name in ORDERS else registry.canonical(name) for name in methods]
-        choices = _choices(names, specs)
-        _check(item, "method", names, [_method(spec) for spec in specs], [*itertools.chain(*choices.values())])
-        specs = [spec for spec in specs if choices[spec.data, _method(spec)]]
+        wanted = [name if name in ORDERS else registry.canonical(name) for name in methods]
+        listed = {(spec.data, _method(spec)) for spec in specs}
+        names = {spec: _names(spec, listed) for spec in specs}
+        _check(item, "method", wanted, [_method(spec) for spec in specs], set().union(*names.values()))
+        specs = [spec for spec in specs if not names[spec].isdisjoint(wanted)]
     taken = set(specs)
     left_out: Sequence[Spec] = [spec for spec in item.specs if spec not in taken]
     if seeds is not None:
         numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
         specs, left_out = _seeded(item, specs, numbers), _seeded(item, left_out, numbers)
-    published = tuple(row for row in item.published if any(map(row.matches, specs)))
-    return item.model_copy(update={"specs": tuple(specs), "left_out": tuple(left_out), "published": published})
+    return item.model_copy(update={"specs": tuple(specs), "left_out": tuple(left_out)})
 
 
 def _seeded(item: Item, specs: Sequence[Spec], seeds: Sequence[int]) -> list[Spec]:
@@ -46,7 +45,7 @@ def _seeded(item: Item, specs: Sequence[Spec], seeds: Sequence[int]) -> list[Spe
     return [spec.model_copy(update={"seed": seed}) for spec in settings for seed in seeds]
 
 
-def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Sequence[Any] = ()) -> None:
+def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Collection[Any] = ()) -> None:
     """Reject a value that no remaining run has."""
     for value in wanted:
         if value not in values and value not in more:
@@ -54,20 +53,11 @@ def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any],
             raise errors.wrong(f"The {field} of {item.slug}", f"be one of {known}", value)
 
 
-def _choices(names: Sequence[str], specs: Sequence[Spec]) -> dict[tuple[str, str], list[str]]:
-    """By dataset and method, the names that choose it: its own, or the bare one if the dataset has no such method."""
-    pairs = dict.fromkeys((spec.data, _method(spec)) for spec in specs)
-    return {
-        (data, method): [
-            name for name in names if name == method or (name == _bare(method) and (data, name) not in pairs)
-        ]
-        for data, method in pairs
-    }
-
-
-def _bare(method: str) -> str:
-    """A method without its parameters."""
-    return method if method in ORDERS else "+".join(recipe.name for recipe, _ in registry.terms(method))
+def _names(spec: Spec, listed: Collection[tuple[str, str]]) -> set[str]:
+    """What chooses a run: its method, also without parameters unless its dataset has that method too."""
+    method = _method(spec)
+    bare = method if method in ORDERS else "+".join(recipe.name for recipe, _ in registry.terms(method))
+    return {method} if (spec.data, bare) in listed else {method, bare}
 
 
 def _method(spec: Spec) -> str:

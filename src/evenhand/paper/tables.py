@@ -10,8 +10,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.paper.comparison import ROW_FIELDS, ComparedRow, ComparedTable
-from evenhand.paper.curves import Curve, Panel
+from evenhand.experiment.estimate import Estimate
+from evenhand.paper.comparison import ComparedRow, ComparedTable
+from evenhand.paper.curves import Panel
 
 NOT_RUN, FLAG = "not run", "differs"
 STYLES = {FLAG: "red", NOT_RUN: "dim"}
@@ -95,39 +96,26 @@ def _cells(row: ComparedRow) -> tuple[str, ...]:
 
 def panel_table(panel: Panel) -> TextTable:
     """The means of a figure: by point, or over previous and current classes."""
+    last = len(panel.xs) - 1
+    shown = sorted({*range(0, last, -(-len(panel.xs) // MOST_POINTS)), last})
+    columns = ["previous classes", "current classes"] if panel.split else [f"{panel.xs[i]:g}" for i in shown]
     digits = 1 if "%" in panel.y and not panel.split else 3
-    if panel.split:
-        columns = ["previous classes", "current classes"]
-        cells = [_halves(curve, panel.split) for curve in panel.curves]
-    else:
-        last = len(panel.xs) - 1
-        shown = sorted({*range(0, last, -(-len(panel.xs) // MOST_POINTS)), last})
-        columns = [f"{panel.xs[i]:g}" for i in shown]
-        cells = [[curve.means[i] for i in shown] for curve in panel.curves]
-    rows = [
-        (curve.name, *("-" if mean is None else f"{mean:.{digits}f}" for mean in means), _seeds(curve))
-        for curve, means in zip(panel.curves, cells, strict=True)
-    ]
+    rows = []
+    for curve in panel.fields()["curves"]:
+        means = curve["mean"]
+        halves = Estimate.of(means[: panel.split]), Estimate.of(means[panel.split :])
+        chosen = [half and half.mean for half in halves] if panel.split else [means[i] for i in shown]
+        few, most = (pick(filter(None, curve["seeds"]), default=0) for pick in (min, max))
+        cells = ["-" if mean is None else f"{mean:.{digits}f}" for mean in chosen]
+        rows.append((curve["name"], *cells, str(most) if few == most else f"{few} to {most}"))
     title = f"{panel.title} ({panel.y})" + ("" if panel.split else f", by {panel.x}")
     return TextTable(title, ("", *columns, "seeds"), tuple(rows))
-
-
-def _halves(curve: Curve, split: int) -> list[float | None]:
-    """The means over previous and over current classes."""
-    parts = (curve.means[:split], curve.means[split:])
-    known = [[mean for mean in part if mean is not None] for part in parts]
-    return [sum(means) / len(means) if means else None for means in known]
-
-
-def _seeds(curve: Curve) -> str:
-    counts = [count for count in curve.seeds if count] or [0]
-    return str(max(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def comma_separated(document: dict[str, Any]) -> str:
     """The rows of a table, or the points of a figure, as CSV."""
     rows = [row for section in document["sections"] for row in section["rows"]]
-    points = [
+    rows += [
         {"panel": panel["title"], "name": curve["name"], "x": panel["x"], "at": at}
         | {key: curve[key][index] for key in ("mean", "interval", "seeds")}
         for panel in document["panels"]
@@ -135,8 +123,8 @@ def comma_separated(document: dict[str, Any]) -> str:
         for index, at in enumerate(panel["at"])
     ]
     target = io.StringIO()
-    writer = csv.DictWriter(target, POINT_FIELDS if document["kind"] == "figure" else ROW_FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(target, list(rows[0]) if rows else POINT_FIELDS, lineterminator="\n")
     writer.writeheader()
-    for row in points or rows:
-        writer.writerow({key: " ".join(map(str, v)) if isinstance(v, (list, tuple)) else v for key, v in row.items()})
+    for row in rows:
+        writer.writerow({key: " ".join(map(str, v)) if isinstance(v, tuple) else v for key, v in row.items()})
     return target.getvalue()

@@ -2,35 +2,36 @@
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, StageMetric, at, difference
+from evenhand.experiment.estimate import Estimate, Metric, difference, percent
 from evenhand.report.scenarios import Scenario
-from evenhand.report.styles import BAND_SEEDS, FONT, HEIGHT, INK, LINE, MUTED, PAPER, Style, Styles, canvas, short, svg
+from evenhand.report.styles import BAND_SEEDS, FONT, HEIGHT, INK, MUTED, PAPER, Panel, Styles, canvas, rows, short, svg
 
 MIN_SPAN = 10.0  # points of accuracy on an axis
 Curves = dict[str, list[Estimate | None]]
 
 
-def by_stage(scenario: Scenario, styles: Styles, metric: StageMetric, title: str, name: str) -> Markup:
+def by_stage(scenario: Scenario, styles: Styles, metric: Metric, title: str) -> Panel:
     """A metric after each stage: the mean over seeds, its interval as a band, each seed as a thin line."""
     figure, axes = _lines(scenario, styles, {group.label: group.by_stage(metric) for group in scenario.groups})
     axes.set_ylabel("accuracy in %")
-    return svg(figure, title, name)
+    return title, svg(figure, title, f"{scenario.name}-{metric.__name__}")
 
 
-def to_reference(scenario: Scenario, styles: Styles, name: str) -> Markup:
+def to_reference(scenario: Scenario, styles: Styles) -> Panel:
     """The challenger's average accuracy minus the reference's after each stage, paired by seed."""
     reference, challenger = scenario.compared
-    gaps = [difference(challenger, reference, at(metrics.average, i)) for i in range(scenario.stages)]
+    gaps = [difference(challenger, reference, percent(metrics.average, stage)) for stage in range(scenario.stages)]
     figure, axes = _lines(scenario, styles, {challenger.label: gaps})
     axes.axhline(0, color=styles[reference.label].colour, linewidth=1.4)
     axes.set_ylabel(f"points above {short(reference.label)}")
-    return svg(figure, f"Accuracy of {challenger.label} minus that of {reference.label}", name)
+    title = f"Accuracy of {challenger.label} minus that of {reference.label}"
+    drawing = svg(figure, title, f"{scenario.name}-difference")
+    return f"{challenger.label} minus {reference.label}, paired by seed", drawing
 
 
 def _lines(scenario: Scenario, styles: Styles, curves: Curves) -> tuple[Figure, Axes]:
@@ -40,8 +41,8 @@ def _lines(scenario: Scenario, styles: Styles, curves: Curves) -> tuple[Figure, 
     for label in sorted(curves, key=lambda label: (styles[label].strong, label in shown)):  # the strong ones on top
         points = {stage: point for stage, point in enumerate(curves[label], 1) if point is not None}
         if points:
-            _curve(axes, points, styles[label], label in shown)
-            ends.append((label, 100 * points[max(points)].mean))
+            _curve(axes, points, styles, label, label in shown)
+            ends.append((label, points[max(points)].mean))
     axes.set_ylim(*_wide(*axes.get_ylim()))
     axes.set_xlim(0.8, scenario.stages + 0.2)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, min_n_ticks=1))
@@ -51,18 +52,16 @@ def _lines(scenario: Scenario, styles: Styles, curves: Curves) -> tuple[Figure, 
     return figure, axes
 
 
-def _curve(axes: Axes, points: dict[int, Estimate], style: Style, detail: bool) -> None:
-    stages = list(points)
+def _curve(axes: Axes, points: dict[int, Estimate], styles: Styles, label: str, detail: bool) -> None:
+    style, stages = styles[label], list(points)
     seeds = list(zip(*(point.values for point in points.values()), strict=False))
     if detail and len(seeds) >= BAND_SEEDS:
-        ends = [[100 * min(max(end, -1), 1) for end in point.ends] for point in points.values()]
-        low, high = zip(*ends, strict=True)
+        low, high = zip(*([min(max(end, -100), 100) for end in point.ends] for point in points.values()), strict=True)
         axes.fill_between(stages, low, high, color=style.colour, alpha=0.13, linewidth=0)
     if detail and len(seeds) > 1:
         for values in seeds:
-            alpha = 0.5 if len(seeds) <= 5 else 0.25
-            axes.plot(stages, [100 * v for v in values], color=style.colour, linewidth=0.7, alpha=alpha)
-    means = [100 * point.mean for point in points.values()]
+            axes.plot(stages, values, color=style.colour, linewidth=0.7, alpha=0.5 if len(seeds) <= 5 else 0.25)
+    means = [point.mean for point in points.values()]
     marker = style.marker if style.strong and len(stages) <= 20 else ""
     axes.plot(stages, means, color=style.colour, linewidth=1.9 if style.strong else 1.1, marker=marker, markersize=4.2)
 
@@ -75,14 +74,7 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float]], stage: int, styles: S
     places = spread([(y - low) / (high - low) for _, y in ends], (FONT + 1.5) / 72 / inches)
     for (label, y), place in zip(ends, places, strict=True):
         style = styles[label]
-        line = {
-            "arrowstyle": "-",
-            "color": style.colour,
-            "linewidth": 0.8,
-            "shrinkA": 1,
-            "shrinkB": 3,
-            "relpos": (0, 0.5),
-        }
+        line = {"arrowstyle": "-", "color": style.colour, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 3}
         axes.annotate(
             short(label),
             xy=(stage, y),
@@ -93,7 +85,7 @@ def _label_ends(axes: Axes, ends: list[tuple[str, float]], stage: int, styles: S
             fontweight="bold" if style.strong else "normal",
             va="center",
             annotation_clip=False,
-            arrowprops=line,
+            arrowprops={**line, "relpos": (0, 0.5)},
         )
 
 
@@ -115,11 +107,11 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     return [round(start + rank * gap, 6) for rank, start in enumerate(starts)]
 
 
-def final(scenario: Scenario, styles: Styles, name: str) -> Markup:
+def final(scenario: Scenario, styles: Styles) -> Panel:
     """The final accuracy of each method as a row: mean, interval, and a tick for every seed."""
     figure, axes = _rows(scenario)
     for row, group in enumerate(scenario.groups):
-        style, colour = styles[group.label], _colour(styles[group.label])
+        style, colour = styles[group.label], styles[group.label].dark
         seeds = [100 * value for value in group.final.values]
         axes.plot(_within(group.final), [row, row], color=colour, linewidth=1.8, alpha=0.5)
         if len(seeds) > 1:
@@ -128,14 +120,14 @@ def final(scenario: Scenario, styles: Styles, name: str) -> Markup:
     axes.set_xlim(*_wide(*axes.get_xlim()))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.set_xlabel("final average accuracy in %")
-    return svg(figure, "Final average accuracy of each method", name)
+    return "Final average accuracy", svg(figure, "Final average accuracy of each method", f"{scenario.name}-final")
 
 
-def previous_current(scenario: Scenario, styles: Styles, name: str) -> Markup:
+def previous_current(scenario: Scenario, styles: Styles) -> Panel:
     """The accuracy on previous classes (filled) and on current ones (hollow) after the last stage."""
     figure, axes = _rows(scenario)
     for row, group in enumerate(scenario.groups):
-        colour = _colour(styles[group.label])
+        colour = styles[group.label].dark
         previous, current = group.estimate(metrics.previous), group.estimate(metrics.current)
         if previous is None or current is None:
             continue
@@ -148,7 +140,8 @@ def previous_current(scenario: Scenario, styles: Styles, name: str) -> Markup:
         axes.plot(ends[1], row, "o", color=colour, markerfacecolor=PAPER, markersize=7, markeredgewidth=1.7)
     axes.set_xlim(-4, 104)
     axes.set_xlabel("accuracy in %   (● previous, ○ current)")
-    return svg(figure, "Accuracy on previous and on current classes", name)
+    drawing = svg(figure, "Accuracy on previous and on current classes", f"{scenario.name}-both")
+    return "After the last stage", drawing
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:
@@ -166,14 +159,5 @@ def _rows(scenario: Scenario) -> tuple[Figure, Axes]:
     """Axes with one row per group."""
     count = len(scenario.groups)
     figure, axes = canvas(0.65 + max(0.34 * min(count, 6), 0.21 * count, 0.5))
-    axes.set_yticks(range(count), [short(group.label, 20) for group in scenario.groups], color=INK)
-    axes.set_ylim(count - 0.4, -0.6)
-    axes.grid(axis="x")
-    axes.hlines(range(count), 0, 1, transform=axes.get_yaxis_transform(), color=LINE, linewidth=0.7)
-    axes.spines["left"].set_visible(False)
+    rows(axes, [short(group.label, 20) for group in scenario.groups])
     return figure, axes
-
-
-def _colour(style: Style) -> str:
-    """The colour of a row; its label identifies it, so grey methods can be darker than grey lines."""
-    return style.colour if style.strong else MUTED

@@ -95,10 +95,8 @@ def accuracy(scenario: Scenario) -> str:
     if scenario.stages == 1:
         return "Bars are 95 % intervals, ticks are single seeds."
     if seeds < BAND_SEEDS:
-        text = (
-            "Thick lines are means, thin lines the two seeds. Their 95 % interval, too wide for a band, is the bar in "
-        )
-        text += "the last panel."
+        text = "Thick lines are means, thin lines the two seeds. "
+        text += "Their 95 % interval, too wide for a band, is the bar in the last panel."
     else:
         text = "Thick lines are means over seeds, thin lines single seeds, bands and bars 95 % intervals."
     if len(shown) < len(scenario.groups):
@@ -119,5 +117,5 @@ def _plus_minus(estimate: Estimate) -> str:
 
 def _values(groups: Sequence[Group], styles: Styles, name: str) -> Markup:
     """The value of a setting in each group."""
-    values = [(as_typed(getattr(group.runs[0].spec, name)), tag(group, styles)) for group in groups]
+    values = [(as_typed(getattr(group.spec, name)), tag(group, styles)) for group in groups]
     return Markup(", ").join(Markup("{} with {}").format(*pair) for pair in values)

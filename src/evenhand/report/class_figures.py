@@ -7,10 +7,9 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from evenhand import metrics
 from evenhand.experiment.estimate import Array, Group
 from evenhand.report.scenarios import Scenario
-from evenhand.report.styles import BAND_SEEDS, FONT, HEAT, INK, LINE, MUTED, Styles, canvas, short, svg
+from evenhand.report.styles import BAND_SEEDS, FONT, HEAT, INK, LINE, MUTED, Panel, Styles, canvas, short, svg
 
 SIDE = 2.9  # inches of a heat map
 NAMED = 12  # class names that fit along an axis
@@ -18,17 +17,17 @@ ANNOTATED = 10  # cells along a side that leave room for numbers
 UNITS = {"norm": "|w|", "bias": "b", "probability": "mean probability in %"}
 
 
-def by_class(scenario: Scenario, styles: Styles, quantity: str, title: str, name: str) -> Markup:
+def by_class(scenario: Scenario, styles: Styles, quantity: str, title: str) -> Panel:
     """A quantity of each class after the last stage, in order of arrival, its interval as a band."""
-    factor = 100 if quantity == "probability" else 1
     figure, axes = canvas()
     shown = scenario.detailed
     for group in sorted(scenario.groups, key=lambda group: (styles[group.label].strong, group in shown)):
-        style, table = styles[group.label], factor * group.by_class(quantity)
-        mean, places = np.nanmean(table, axis=0), np.arange(1, table.shape[1] + 1)
-        if group in shown and len(table) >= BAND_SEEDS:
-            half = np.array([metrics.interval(values[~np.isnan(values)].tolist()) or 0 for values in table.T])
-            axes.fill_between(places, mean - half, mean + half, color=style.colour, alpha=0.13, linewidth=0)
+        style = styles[group.label]
+        points = [point for point in group.by_class(quantity) if point]
+        mean, places = [point.mean for point in points], range(1, len(points) + 1)
+        if group in shown and len(group.runs) >= BAND_SEEDS:
+            low, high = zip(*(point.ends for point in points), strict=True)
+            axes.fill_between(places, low, high, color=style.colour, alpha=0.13, linewidth=0)
         marker = style.marker if style.strong and len(mean) <= 20 else ""
         width = 1.6 if style.strong else 0.9
         axes.plot(places, mean, color=style.colour, linewidth=width, marker=marker, markersize=3.8)
@@ -40,10 +39,10 @@ def by_class(scenario: Scenario, styles: Styles, quantity: str, title: str, name
     axes.set_ylabel(UNITS[quantity])
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.grid(axis="y")
-    return svg(figure, title, name)
+    return title, svg(figure, title, f"{scenario.name}-{quantity}")
 
 
-def confusion(scenario: Scenario, group: Group, name: str) -> Markup:
+def confusion(scenario: Scenario, group: Group, place: int) -> Markup:
     """The share of each class (row) predicted as each class (column); opacity is its square root."""
     table = group.confusion()
     figure, axes = canvas(SIDE, SIDE)
@@ -57,10 +56,10 @@ def confusion(scenario: Scenario, group: Group, name: str) -> Markup:
     kind = "class" if named or scenario.stages == 1 else "class, by stage"
     axes.set_xlabel(f"predicted {kind}")
     axes.set_ylabel(f"true {kind}")
-    return svg(figure, f"Confusion matrix of {group.label}", name)
+    return svg(figure, f"Confusion matrix of {group.label}", f"{scenario.name}-confusion-{place}")
 
 
-def matrix(group: Group, name: str) -> Markup:
+def matrix(scenario: Scenario, group: Group, place: int) -> Markup:
     """The accuracy on each stage's classes (column) after each stage (row)."""
     table = group.matrix()
     figure, axes = canvas(SIDE, SIDE)
@@ -70,7 +69,7 @@ def matrix(group: Group, name: str) -> Markup:
     axes.set_yticks(ticks, [str(i + 1) for i in ticks])
     axes.set_xlabel("tested on stage")
     axes.set_ylabel("after stage")
-    return svg(figure, f"Accuracy matrix of {group.label}", name)
+    return svg(figure, f"Accuracy matrix of {group.label}", f"{scenario.name}-matrix-{place}")
 
 
 def _heat(axes: Axes, opacity: Array, numbers: Array, size: float) -> None:

@@ -1,38 +1,25 @@
 """The page: scenarios, tables and figures in the template."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from typing import Any, NamedTuple
 
 from evenhand import __version__, metrics
 from evenhand.experiment.result import Result
-from evenhand.report import accuracy_figures, captions, class_figures, tables
+from evenhand.report import captions, tables
+from evenhand.report.accuracy_figures import by_stage, final, previous_current, to_reference
+from evenhand.report.class_figures import by_class, confusion, matrix
 from evenhand.report.scenarios import Scenario, scenarios
-from evenhand.report.styles import Styles, assign_styles, page_style
+from evenhand.report.styles import Panel, Styles, assign_styles, page_style, template
 
 CONFUSIONS = 4  # matrices shown side by side
-Panel = tuple[str, Markup]  # a heading and a drawing
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure of the page: panels side by side above one caption.
-
-    Attributes
-    ----------
-    kind
-        Whether the panels are "lines" or "maps".
-    scale
-        The colour scale of maps: "root" or "linear".
-    """
+class PageFigure(NamedTuple):
+    """A figure of the page: panels side by side above one caption; maps have a colour scale, "root" or "linear"."""
 
     title: str
     panels: Sequence[Panel]
     caption: str
-    kind: str = "lines"
     scale: str = ""
 
 
@@ -40,16 +27,9 @@ def page(results: Sequence[Result]) -> str:
     """The whole page."""
     gathered = scenarios(results)
     styles = assign_styles(gathered)
-    environment = Environment(
-        loader=PackageLoader("evenhand.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     with page_style():
-        rendered = [_scenario(f"s{place}", scenario, styles) for place, scenario in enumerate(gathered, 1)]
-    return environment.get_template("report.html").render(
+        rendered = [_scenario(scenario, styles) for scenario in gathered]
+    return template("report.html").render(
         version=__version__,
         columns=tables.COLUMNS,
         title=_title(results),
@@ -61,22 +41,22 @@ def page(results: Sequence[Result]) -> str:
     )
 
 
-def _scenario(name: str, scenario: Scenario, styles: Styles) -> dict[str, Any]:
+def _scenario(scenario: Scenario, styles: Styles) -> dict[str, Any]:
     return {
-        "id": name,
+        "id": scenario.name,
         "title": scenario.title,
         "facts": _facts(scenario),
         "verdict": captions.verdict(scenario, styles),
         "legend": [captions.tag(group, styles) for group in scenario.groups if styles[group.label].strong],
         "rows": list(tables.methods(scenario, styles)),
-        "figures": list(_figures(scenario, styles, name)),
+        "figures": list(_figures(scenario, styles)),
         "settings": list(scenario.settings()),
         "groups": scenario.groups,
     }
 
 
 def _facts(scenario: Scenario) -> str:
-    spec, seeds = scenario.groups[0].runs[0].spec, {len(group.runs) for group in scenario.groups}
+    spec, seeds = scenario.groups[0].spec, {len(group.runs) for group in scenario.groups}
     few, many = min(seeds), max(seeds)
     parts = [
         f"{scenario.bounds[-1]} classes of {spec.data} in {_plural(scenario.stages, 'stage')}",
@@ -87,57 +67,34 @@ def _facts(scenario: Scenario) -> str:
     return ", ".join(parts) + "."
 
 
-def _figures(scenario: Scenario, styles: Styles, prefix: str) -> Iterator[PageFigure]:
+def _figures(scenario: Scenario, styles: Styles) -> Iterator[PageFigure]:
     """The figures of a scenario; some need more than one stage."""
-    yield _accuracy(scenario, styles, prefix)
-    if scenario.stages > 1:
-        yield _previous_current(scenario, styles, prefix)
-    yield _by_class(scenario, styles, prefix)
+    stages = scenario.stages > 1
+    accuracy = [final(scenario, styles)]
+    if stages and len(scenario.compared) > 1:
+        accuracy.insert(0, to_reference(scenario, styles))
+    if stages:
+        accuracy.insert(0, by_stage(scenario, styles, metrics.average, "Average accuracy after each stage"))
+    yield PageFigure("Accuracy by stage" if stages else "Accuracy", accuracy, captions.accuracy(scenario))
+    if stages:
+        both = [
+            previous_current(scenario, styles),
+            by_stage(scenario, styles, metrics.previous, "Accuracy on previous classes"),
+            by_stage(scenario, styles, metrics.current, "Accuracy on current classes"),
+        ]
+        yield PageFigure("Previous and current classes", both, captions.PREVIOUS_CURRENT)
+    titles = {"norm": "Weight norm |w|", "bias": "Bias b", "probability": "Mean predicted probability"}
+    head = [by_class(scenario, styles, quantity, title) for quantity, title in titles.items()]
+    yield PageFigure("The head, class by class", head, captions.BY_CLASS)
     groups = list(dict.fromkeys([*scenario.compared, *scenario.groups]))
     tags = [captions.tag(group, styles) for group in groups]
-    shown = groups[:CONFUSIONS]
-    maps = [class_figures.confusion(scenario, group, f"{prefix}-confusion-{i}") for i, group in enumerate(shown)]
-    panels = list(zip(tags, maps, strict=False))
-    caption = captions.confusion(scenario, len(shown))
-    yield PageFigure("Confusion after the last stage", panels, caption, "maps", "root")
-    if scenario.stages > 1:
-        maps = [class_figures.matrix(group, f"{prefix}-matrix-{i}") for i, group in enumerate(groups)]
+    maps = [confusion(scenario, group, i) for i, group in enumerate(groups[:CONFUSIONS])]
+    caption = captions.confusion(scenario, len(maps))
+    yield PageFigure("Confusion after the last stage", list(zip(tags, maps, strict=False)), caption, "root")
+    if stages:
+        maps = [matrix(scenario, group, i) for i, group in enumerate(groups)]
         panels = list(zip(tags, maps, strict=True))
-        yield PageFigure("Accuracy on each stage over time", panels, captions.ACCURACY_MATRIX, "maps", "linear")
-
-
-def _accuracy(scenario: Scenario, styles: Styles, prefix: str) -> PageFigure:
-    panels: list[Panel] = []
-    if scenario.stages > 1:
-        title = "Average accuracy after each stage"
-        drawing = accuracy_figures.by_stage(scenario, styles, metrics.average, title, f"{prefix}-average")
-        panels.append((title, drawing))
-        if len(scenario.compared) > 1:
-            reference, challenger = scenario.compared
-            title = f"{challenger.label} minus {reference.label}, paired by seed"
-            panels.append((title, accuracy_figures.to_reference(scenario, styles, f"{prefix}-difference")))
-    panels.append(("Final average accuracy", accuracy_figures.final(scenario, styles, f"{prefix}-final")))
-    title = "Accuracy by stage" if scenario.stages > 1 else "Accuracy"
-    return PageFigure(title, panels, captions.accuracy(scenario))
-
-
-def _previous_current(scenario: Scenario, styles: Styles, prefix: str) -> PageFigure:
-    before, now = "Accuracy on previous classes", "Accuracy on current classes"
-    panels: list[Panel] = [
-        ("After the last stage", accuracy_figures.previous_current(scenario, styles, f"{prefix}-both")),
-        (before, accuracy_figures.by_stage(scenario, styles, metrics.previous, before, f"{prefix}-previous")),
-        (now, accuracy_figures.by_stage(scenario, styles, metrics.current, now, f"{prefix}-current")),
-    ]
-    return PageFigure("Previous and current classes", panels, captions.PREVIOUS_CURRENT)
-
-
-def _by_class(scenario: Scenario, styles: Styles, prefix: str) -> PageFigure:
-    titles = {"norm": "Weight norm |w|", "bias": "Bias b", "probability": "Mean predicted probability"}
-    panels: list[Panel] = [
-        (title, class_figures.by_class(scenario, styles, quantity, title, f"{prefix}-{quantity}"))
-        for quantity, title in titles.items()
-    ]
-    return PageFigure("The head, class by class", panels, captions.BY_CLASS)
+        yield PageFigure("Accuracy on each stage over time", panels, captions.ACCURACY_MATRIX, "linear")
 
 
 def _title(results: Sequence[Result]) -> str:

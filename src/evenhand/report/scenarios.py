@@ -1,13 +1,12 @@
 """Scenarios: one stream and memory each, with all methods that ran on it."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from evenhand.experiment.estimate import Group
+from evenhand.experiment.estimate import Group, grouped
 from evenhand.experiment.result import Result, by_setting
 from evenhand.experiment.spec import Spec
 
@@ -21,12 +20,15 @@ class Scenario:
 
     Attributes
     ----------
+    name
+        Unique on the page.
     bounds
         How many classes had arrived at the end of each stage.
     class_names
         The classes in order of arrival if all runs share one order, else None.
     """
 
+    name: str
     title: str
     groups: tuple[Group, ...]
     bounds: tuple[int, ...]
@@ -53,7 +55,7 @@ class Scenario:
 
     def settings(self) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
         """Every setting except method and seed, with its values; each value with the labels of its groups."""
-        specs = [(group.label, group.runs[0].spec.model_dump(exclude={"method", "seed"})) for group in self.groups]
+        specs = [(group.label, group.spec.model_dump(exclude={"method", "seed"})) for group in self.groups]
         for name in specs[0][1]:
             values: dict[str, list[str]] = {}
             for label, spec in specs:
@@ -64,14 +66,10 @@ class Scenario:
 def scenarios(results: Sequence[Result]) -> list[Scenario]:
     """Group results by stream and memory; their order does not matter."""
     settings = by_setting(sorted(results, key=lambda result: (result.spec.setting, result.spec.seed)))
-    streams: dict[tuple[Any, ...], list[Group]] = defaultdict(list)
-    for label, runs in zip(_labels(settings), settings, strict=True):
-        streams[tuple(getattr(runs[0].spec, name) for name in STREAM)].append(Group(label, tuple(runs)))
-    stages: dict[str, set[int]] = defaultdict(set)
-    for groups in streams.values():
-        spec = groups[0].runs[0].spec
-        stages[spec.order].add(spec.stages)
-    return [_scenario(groups, stages) for _, groups in sorted(streams.items())]
+    groups = [Group(label, tuple(runs)) for label, runs in zip(_labels(settings), settings, strict=True)]
+    streams = grouped(groups, lambda group: tuple(getattr(group.spec, name) for name in STREAM))
+    stages = {(group.spec.order, group.spec.stages) for group in groups}
+    return [_scenario(f"s{place}", streams[stream], stages) for place, stream in enumerate(sorted(streams), 1)]
 
 
 def as_typed(value: Any) -> str:
@@ -83,14 +81,14 @@ def as_typed(value: Any) -> str:
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _scenario(groups: list[Group], stages: dict[str, set[int]]) -> Scenario:
-    spec = groups[0].runs[0].spec
+def _scenario(name: str, groups: list[Group], stages: set[tuple[str, int]]) -> Scenario:
+    spec, runs = groups[0].spec, [run for group in groups for run in group.runs]
     groups.sort(key=lambda group: (-group.final.mean, group.label))
-    orders = {run.classes for group in groups for run in group.runs}
-    counts = [[len(record["arrival"]) for record in run.records] for group in groups for run in group.runs]
+    orders = {run.classes for run in runs}
+    counts = [[len(record["arrival"]) for record in run.records] for run in runs]
     bounds = tuple(map(max, zip(*counts, strict=True)))
-    title = _title(spec, name_stages=len(stages[spec.order]) > 1)
-    return Scenario(title, tuple(groups), bounds, orders.pop() if len(orders) == 1 else None)
+    title = _title(spec, name_stages=sum(order == spec.order for order, _ in stages) > 1)
+    return Scenario(name, title, tuple(groups), bounds, orders.pop() if len(orders) == 1 else None)
 
 
 def _title(spec: Spec, name_stages: bool) -> str:

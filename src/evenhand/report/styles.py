@@ -3,12 +3,13 @@
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -71,8 +72,24 @@ class Style:
         """The colour as a CSS variable of the page."""
         return f"var({VARIABLES[self.colour]})"
 
+    @property
+    def dark(self) -> str:
+        """Its colour beside its label, which identifies it, so that grey can be darker than in lines."""
+        return self.colour if self.strong else MUTED
+
 
 Styles = dict[str, Style]
+Panel = tuple[str, Markup]  # a heading and a drawing
+GREY = Style(QUIET, "o", strong=False)
+
+
+def assign(names: Iterable[str], reserved: Mapping[str, int], first: int = 0) -> Styles:
+    """Give each name its reserved colour, else the next free one, beginning with the `first`, else grey."""
+    names = dict.fromkeys(names)
+    taken = {reserved[name] for name in names if name in reserved}
+    free = (i for i in (*range(first, len(PALETTE)), *range(first)) if i not in taken)
+    places = {name: reserved[name] if name in reserved else next(free, None) for name in names}
+    return {name: GREY if i is None else Style(PALETTE[i], MARKERS[i]) for name, i in places.items()}
 
 
 def assign_styles(scenarios: Sequence[Scenario]) -> Styles:
@@ -81,18 +98,31 @@ def assign_styles(scenarios: Sequence[Scenario]) -> Styles:
     ranked = [group.label for scenario in scenarios for group in scenario.groups]
     labels = list(dict.fromkeys(compared + ranked))
     strong = labels if len(labels) <= len(PALETTE) else labels[:6]
-    reserved = {label: RESERVED[label] for label in strong if label in RESERVED}
-    others = [i for i in range(len(PALETTE)) if i not in RESERVED.values()] + list(RESERVED.values())
-    free = (i for i in others if i not in reserved.values())
-    places = {label: reserved[label] if label in reserved else next(free) for label in strong}
-    styles = {label: Style(PALETTE[i], MARKERS[i]) for label, i in places.items()}
-    return {label: styles.get(label, Style(QUIET, "o", strong=False)) for label in labels}
+    return dict.fromkeys(labels, GREY) | assign(strong, RESERVED, first=len(RESERVED))
 
 
 def canvas(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
     """An empty figure with one pair of axes, its margins fitted to its labels; use it inside `page_style`."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Make the axes a list, from top to bottom: a label and a thin line for each row."""
+    axes.set_yticks(range(len(labels)), labels, color=INK)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(axis="x")
+    axes.hlines(range(len(labels)), 0, 1, transform=axes.get_yaxis_transform(), color=LINE, linewidth=0.7, zorder=0)
+    axes.spines["left"].set_visible(False)
+
+
+def template(name: str, package: str = "evenhand.report") -> Template:
+    """A page's template of a package; it can include those of the report."""
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader("evenhand.report")])
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(name)
 
 
 @contextmanager

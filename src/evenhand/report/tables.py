@@ -1,6 +1,7 @@
 """The tables of a report."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,7 @@ def methods(scenario: Scenario, styles: Styles) -> Iterator[dict[str, Any]]:
         yield {
             "name": tag(group, styles),
             "cells": cells,
-            "seconds": group.each(lambda run: run.seconds).mean,
+            "seconds": metrics.mean([run.seconds for run in group.runs]),
             "seeds": list(zip(group.seeds, group.final.values, strict=True)),
             "columns": _columns(len(group.runs)),
         }
@@ -60,11 +61,10 @@ def overview(scenarios: Sequence[Scenario]) -> list[tuple[str, list[Cell]]]:
 
 def environment(results: Sequence[Result]) -> list[tuple[str, list[tuple[str, int]]]]:
     """The software and hardware of the runs; each value with its number of runs."""
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, Counter[str]] = {}
     for result in sorted(results, key=lambda result: result.key):
         for name, value in result.environment.items():
-            values = counts.setdefault(name, {})
-            values[as_typed(value)] = values.get(as_typed(value), 0) + 1
+            counts.setdefault(name, Counter())[as_typed(value)] += 1
     return [(name, list(values.items())) for name, values in counts.items()]
 
 
