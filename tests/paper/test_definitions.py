@@ -132,9 +132,9 @@ def test_narrowing_leaves_what_was_asked_for_and_its_numbers():
     small = select(item, 2, ["cifar100"], [1000], ["er", "uer", "finetune", "iid++"])
     rows = {("er", "classes"), ("uer", "classes"), ("finetune", "classes"), ("er", "iid++")}
     assert {(s.method, s.order, s.seed) for s in small.specs} == {(*row, seed) for row in rows for seed in (0, 1)}
-    assert set(small.names().values()) == {"IID++", "FINE-TUNE", "ER", "UER"}
+    assert {row.published.title for row in small.rows()} == {"IID++", "FINE-TUNE", "ER", "UER"}
     few = select(item, memory=[500], methods=["finetune", "er", "iid"])
-    assert {few.published_for(spec).title for spec in few.specs} == {"IID", "FINE-TUNE", "ER"}
+    assert {row.published.title for row in few.rows()} == {"IID", "FINE-TUNE", "ER"}
     assert {s.seed for s in select(item, seeds=12).specs} == set(range(12))
     assert select(item) == item
 

@@ -63,36 +63,28 @@ def comparison(results: "Sequence[Result]", to: str) -> list[dict[str, Any]]:
 
 
 def _compared(scenario: "Scenario", group: "Group", to: str) -> dict[str, Any]:
+    """Compare a group with the reference that has the same settings, or the only one; a reference with none."""
     from evenhand.experiment.estimate import difference, differs
     from evenhand.report.scenarios import STREAM
 
-    spec, reference = group.runs[0].spec, _reference(scenario, group, to)
-    gain = None if reference is None else difference(group, reference, average)
+    references = [other for other in scenario.groups if other.method == to and group.method != to]
+    candidates = [other for other in references if not differs(group, other)] or references
+    reference = candidates[0] if len(candidates) == 1 else None
+    gain = difference(group, reference, average) if reference else None
     return {
         "stream": scenario.title,
-        **{name: getattr(spec, name) for name in STREAM},
+        **{name: getattr(group.spec, name) for name in STREAM},
         "method": group.method,
         "label": group.label,
         "seeds": group.seeds,
         "accuracy": group.final.mean,
         "interval": group.final.half,
-        "reference": None if reference is None else reference.label,
-        "differs": [] if reference is None else differs(group, reference),
-        "pairs": 0 if gain is None else len(gain.values),
-        "difference": None if gain is None else gain.mean,
-        "difference_interval": None if gain is None else gain.half,
+        "reference": reference.label if reference else None,
+        "differs": differs(group, reference) if reference else [],
+        "pairs": len(gain.values) if gain else 0,
+        "difference": gain.mean if gain else None,
+        "difference_interval": gain.half if gain else None,
     }
-
-
-def _reference(scenario: "Scenario", group: "Group", to: str) -> "Group | None":
-    """The reference with the same settings, or the only one; None for a reference itself."""
-    from evenhand.experiment.estimate import differs
-
-    if group.method == to:
-        return None
-    references = [other for other in scenario.groups if other.method == to]
-    candidates = [other for other in references if not differs(group, other)] or references
-    return candidates[0] if len(candidates) == 1 else None
 
 
 def _print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str) -> None:

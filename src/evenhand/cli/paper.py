@@ -47,16 +47,13 @@ class Selection:
         """The selected part of an item."""
         from evenhand.paper import select
 
-        datasets, methods = comma_separated(self.datasets), comma_separated(self.methods)
-        return select(item, self.seeds, datasets, self._sizes(), methods)
-
-    def _sizes(self) -> list[int]:
         try:
-            return [int(word) for word in comma_separated(self.memory)]
+            sizes = [int(word) for word in comma_separated(self.memory)]
         except ValueError:
             raise InputError(
                 f"The sizes of --memory must be comma-separated whole numbers. Got '{self.memory}' instead."
             ) from None
+        return select(item, self.seeds, comma_separated(self.datasets), sizes, comma_separated(self.methods))
 
 
 SELECTION = Selection()
@@ -156,9 +153,9 @@ def _list(root: Path | None, records: Path | None, json: bool) -> int:
     if json:
         print_json({"schema": 1, "items": rows})
         return 0
-    table = Table()
-    for name in ("item", "description", "runs", "done", "time left"):
-        table.add_column(name, justify="left" if name in ("item", "description") else "right")
+    table = Table("item", "description")
+    for name in ("runs", "done", "time left"):
+        table.add_column(name, justify="right")
     for row in rows:
         counts = (str(row["runs"]), str(row["done"])) if row["runs"] else ("-", "-")
         table.add_row(row["item"], row["title"], *counts, duration(row["hours_left"]))

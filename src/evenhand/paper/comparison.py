@@ -11,7 +11,7 @@ from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.paper.definitions import Item, memoryless
 from evenhand.paper.measures import MEASURES, Measure
-from evenhand.paper.published import stream_title
+from evenhand.paper.published import Published, stream_title
 from evenhand.paper.records import Steps
 
 PAPER_RUNS = 10  # behind every number in the paper
@@ -75,11 +75,8 @@ def largest_difference(interval: float, seeds: int, runs: int = PAPER_RUNS) -> f
 
 def compare(item: Item, results: Sequence[Result], steps: Steps) -> list[ComparedTable]:
     """Compare the finished runs, or measured steps, of an item with its published numbers."""
-    names, groups = item.names(), {group.spec.setting: group for group in item.groups(results)}
     rows = [
-        _row(item, spec, groups.get(spec.setting, Group(names[spec.setting], ())), measure, steps.get(spec.method, {}))
-        for spec in item.settings()
-        for measure in item.measures
+        _row(*row, measure, steps.get(row.spec.method, {})) for row in item.rows(results) for measure in item.measures
     ]
     tables = grouped(rows, lambda row: (stream_title(row.data, row.memory), row.kind.title))
     several = len(item.measures) > 1
@@ -89,8 +86,8 @@ def compare(item: Item, results: Sequence[Result], steps: Steps) -> list[Compare
     ]
 
 
-def _row(item: Item, spec: Spec, group: Group, measure: str, step: dict[str, float]) -> ComparedRow:
-    published, compute = item.published_for(spec), MEASURES[measure].value
+def _row(spec: Spec, published: Published | None, group: Group, measure: str, step: dict[str, float]) -> ComparedRow:
+    compute = MEASURES[measure].value
     ours = Estimate.of(map(compute, group.runs) if compute else [step.get(measure)])
     paper = published.numbers.get(measure) if published else None
     interval = published.interval if published and measure == "accuracy" else None

@@ -67,7 +67,8 @@ def panels(item: Item, results: Sequence[Result]) -> list[Panel]:
     """Draw the finished runs of an item; empty for a table, or without runs."""
     if item.kind == "table":
         return []
-    streams = grouped(item.groups(results), lambda group: (group.spec.data, group.spec.memory, group.spec.stages))
+    groups = [row.group for row in item.rows(results) if row.group.runs]
+    streams = grouped(groups, lambda group: (group.spec.data, group.spec.memory, group.spec.stages))
     drawn = [FIGURES[item.draws](stream_title(data, memory), own) for (data, memory, _), own in streams.items()]
     return [panel for figure in drawn for panel in figure]
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -58,6 +58,14 @@ class Times(BaseModel):
         except KeyError:
             return None
         return total / 60 / self.side_by_side
+
+
+class Row(NamedTuple):
+    """A setting of an item: what the paper prints about it, if anything, and its finished runs, if any."""
+
+    spec: Spec
+    published: Published | None
+    group: Group
 
 
 class Item(BaseModel):
@@ -124,25 +132,22 @@ class Item(BaseModel):
         """One spec per setting, whatever the seeds, in the order of the definition."""
         return list({spec.setting: spec for spec in reversed(self.specs)}.values())[::-1]
 
-    def names(self) -> dict[str, str]:
-        """Name each setting as the paper does, or by all its differences where two names would be equal."""
-        settings = self.settings()
-        rows = [self.published_for(spec) for spec in settings]
-        names = [row.title if row else method_title(spec.method) for row, spec in zip(rows, settings, strict=True)]
-        counts = Counter((spec.data, spec.memory, name) for spec, name in zip(settings, names, strict=True))
-        return {
-            spec.setting: name if counts[spec.data, spec.memory, name] == 1 else title
-            for spec, name, title in zip(settings, names, titles(settings, seeds=False), strict=True)
-        }
-
-    def groups(self, results: Sequence[Result]) -> list[Group]:
-        """Its finished runs by setting, named as the paper does, in the order of the definition."""
-        found = {runs[0].spec.setting: tuple(runs) for runs in by_setting(list(results))}
-        return [Group(name, found[setting]) for setting, name in self.names().items() if setting in found]
-
     def published_for(self, spec: Spec) -> Published | None:
         """The row that the paper prints for a setting."""
         return next((row for row in self.published if row.matches(spec)), None)
+
+    def rows(self, results: Sequence[Result] = ()) -> list[Row]:
+        """Its settings, named as the paper does, or by all their differences where two names would be equal."""
+        settings = self.settings()
+        published = [self.published_for(spec) for spec in settings]
+        names = [row.title if row else method_title(spec.method) for row, spec in zip(published, settings, strict=True)]
+        counts = Counter((spec.data, spec.memory, name) for spec, name in zip(settings, names, strict=True))
+        finished = {runs[0].spec.setting: tuple(runs) for runs in by_setting(list(results))}
+        rows = []
+        for spec, row, name, title in zip(settings, published, names, titles(settings, seeds=False), strict=True):
+            label = name if counts[spec.data, spec.memory, name] == 1 else title
+            rows.append(Row(spec, row, Group(label, finished.get(spec.setting, ()))))
+        return rows
 
     def hours(self) -> float | None:
         """How long all its runs take on the stated hardware."""

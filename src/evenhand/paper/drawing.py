@@ -76,8 +76,10 @@ def _curves(panels: Sequence[Panel]) -> Figure:
             axes.set_xlim(0.5, panel.xs[-1] + 0.5)
             if panel.y == "%":  # the level of all classes if the head preferred none
                 axes.axhline(100 / len(panel.xs), color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
-    handles = [Line2D([], [], color=style.colour, marker=style.marker, linewidth=1.9) for style in by_curve.values()]
-    return _with_legend(figure, handles, list(by_curve), len(panels))
+    handles = {
+        name: Line2D([], [], color=style.colour, marker=style.marker, linewidth=1.9) for name, style in by_curve.items()
+    }
+    return _with_legend(figure, handles, len(panels))
 
 
 def _curve(axes: Axes, panel: Panel, curve: Curve, style: Style) -> None:
@@ -108,7 +110,7 @@ def _comparison(tables: Sequence[ComparedTable]) -> Figure:
     }
     if any(row.estimate and len(row.estimate.values) > 1 for table in tables for row in table.rows):
         handles["each seed"] = Line2D([], [], color=PALETTE[0], marker="|", linewidth=0, markersize=9)
-    return _with_legend(figure, list(handles.values()), list(handles), len(tables))
+    return _with_legend(figure, handles, len(tables))
 
 
 def _rows(axes: Axes, table: ComparedTable) -> None:
@@ -152,10 +154,8 @@ def _axes(titles: Sequence[str], height: float) -> tuple[Figure, list[Axes]]:
     return figure, all_axes
 
 
-def _with_legend(figure: Figure, handles: Sequence[Line2D], names: list[str], panels: int) -> Figure:
+def _with_legend(figure: Figure, handles: dict[str, Line2D], panels: int) -> Figure:
     """Add one legend for all panels, below them."""
-    columns = 3 * min(panels, COLUMNS)
-    figure.legend(
-        handles, names, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize=FONT
-    )
+    look = {"ncols": 3 * min(panels, COLUMNS), "frameon": False, "labelcolor": INK, "fontsize": FONT}
+    figure.legend(handles.values(), handles, loc="outside lower center", **look)
     return figure

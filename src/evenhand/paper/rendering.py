@@ -64,10 +64,11 @@ class Rendering:
         counts = f"{self.finished} of {len(self.item.runs)} runs finished."
         if self.item.kind == "table" or not self.results:
             return counts
-        names, run, lacking = self.item.names(), {result.spec.setting for result in self.results}, []
-        for stream, specs in grouped(self.item.settings(), lambda spec: stream_title(spec.data, spec.memory)).items():
-            if absent := [names[spec.setting] for spec in specs if spec.setting not in run]:
-                lacking.append(stream if len(absent) == len(specs) else f"{', '.join(absent)} ({stream})")
+        lacking = []
+        streams = grouped(self.item.rows(self.results), lambda row: stream_title(row.spec.data, row.spec.memory))
+        for stream, rows in streams.items():
+            if absent := [row.group.label for row in rows if not row.group.runs]:
+                lacking.append(stream if len(absent) == len(rows) else f"{', '.join(absent)} ({stream})")
         return counts + (f" Not run: {'; '.join(lacking)}." if lacking else "")
 
     def text_tables(self) -> list[TextTable]:

@@ -13,15 +13,7 @@ __all__ = ["optional", "write"]
 
 
 def write(results: Sequence[Result], path: Path) -> None:
-    """Write the page about finished runs; the same runs give the same bytes, in any order.
-
-    Parameters
-    ----------
-    results
-        The finished runs; those that differ only in the seed are averaged.
-    path
-        The page to write; an existing file is replaced.
-    """
+    """Write the page about finished runs, or replace it; the same runs give the same bytes, in any order."""
     if not results:
         raise errors.InputError("There is no finished run to report. Start one with evenhand run.")
     with optional("A report needs"):

@@ -23,10 +23,10 @@ def by_class(scenario: Scenario, styles: Styles, quantity: str, title: str) -> P
     shown = scenario.detailed
     for group in sorted(scenario.groups, key=lambda group: (styles[group.label].strong, group in shown)):
         style = styles[group.label]
-        points = [point for point in group.by_class(quantity) if point]
-        mean, places = [point.mean for point in points], range(1, len(points) + 1)
+        points = {place: point for place, point in enumerate(group.by_class(quantity), 1) if point}
+        places, mean = list(points), [point.mean for point in points.values()]
         if group in shown and len(group.runs) >= BAND_SEEDS:
-            low, high = zip(*(point.ends for point in points), strict=True)
+            low, high = zip(*(point.ends for point in points.values()), strict=True)
             axes.fill_between(places, low, high, color=style.colour, alpha=0.13, linewidth=0)
         marker = style.marker if style.strong and len(mean) <= 20 else ""
         width = 1.6 if style.strong else 0.9

@@ -21,9 +21,8 @@ INK, MUTED, LINE, QUIET, PAPER = "#1c2127", "#636b75", "#dde1e6", "#b9c0c8", "#f
 PALETTE = ("#d55e00", "#0072b2", "#009e73", "#b5589a", "#c98a00", "#4aa8dc", "#5a4fa2")
 MARKERS = "osD^vPX"
 RESERVED = {"uer": 0, "er": 1}
-VARIABLES = {INK: "--ink", MUTED: "--muted", LINE: "--line", QUIET: "--quiet", PAPER: "--paper"} | {
-    colour: f"--m{i}" for i, colour in enumerate(PALETTE)
-}
+GREYS = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", QUIET: "var(--quiet)", PAPER: "var(--paper)"}
+VARIABLES = GREYS | {colour: f"var(--m{i})" for i, colour in enumerate(PALETTE)}
 HEAT = (0x1B, 0x6C, 0xB0)
 WIDTH, HEIGHT = 3.9, 2.9  # inches of a figure: a third of a wide page, or the width of a phone's
 BAND_SEEDS = 3  # from which on intervals are drawn as bands; that of two seeds would cover the plot
@@ -70,7 +69,7 @@ class Style:
     @property
     def css(self) -> str:
         """The colour as a CSS variable of the page."""
-        return f"var({VARIABLES[self.colour]})"
+        return VARIABLES[self.colour]
 
     @property
     def dark(self) -> str:
@@ -172,9 +171,5 @@ def _themed(tag: str) -> str:
         tag = re.sub(r' id="[^"]*"', "", tag)
     tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
     tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)
-    tag = re.sub(r"#[0-9a-f]{6}\b", lambda hex: _variable(hex[0]), tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b", lambda hex: VARIABLES.get(hex[0], hex[0]), tag)
     return re.sub(r"(\.\d\d)\d+", r"\1", tag) if " d=" in tag else tag
-
-
-def _variable(colour: str) -> str:
-    return f"var({VARIABLES[colour]})" if colour in VARIABLES else colour
