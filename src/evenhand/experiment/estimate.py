@@ -51,15 +51,9 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The runs of one setting, in order of their seeds.
+    """The runs of one setting, in order of their seeds."""
 
-    Attributes
-    ----------
-    label
-        The method, with the settings that distinguish the group from others.
-    """
-
-    label: str
+    label: str  # the method, with the settings that distinguish the group from others
     runs: tuple[Result, ...]
 
     @property

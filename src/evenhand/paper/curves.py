@@ -31,22 +31,14 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """Axes with curves.
-
-    Attributes
-    ----------
-    xs
-        The positions of the points of all curves.
-    split
-        How many of the xs are previous classes; 0 if they are not classes.
-    """
+    """Axes with curves."""
 
     title: str
     x: str
     y: str
-    xs: tuple[float, ...]
+    xs: tuple[float, ...]  # the positions of the points of all curves
     curves: list[Curve]
-    split: int = 0
+    split: int = 0  # how many of the xs are previous classes; 0 if they are not classes
 
     def fields(self) -> dict[str, Any]:
         """The panel as plain data."""

@@ -35,18 +35,12 @@ Minutes = dict[str, Annotated[float, Field(ge=0)]]
 
 
 class Times(BaseModel):
-    """Minutes of one run with C_D = 1, by dataset; other methods are estimated to take C_D times as long.
-
-    Attributes
-    ----------
-    side_by_side
-        Number of runs that ran at the same time.
-    """
+    """Minutes of one run with C_D = 1, by dataset; other methods are estimated to take C_D times as long."""
 
     model_config = STRICT
 
     hardware: str = ""
-    side_by_side: Annotated[int, Field(ge=1)] = 1
+    side_by_side: Annotated[int, Field(ge=1)] = 1  # how many runs ran at the same time
     measured: Minutes = {}
     estimated: Minutes = {}
 
@@ -69,20 +63,9 @@ class Row(NamedTuple):
 
 
 class Item(BaseModel):
-    """A table or figure.
+    """A table, which draws a "comparison", or a figure.
 
-    Attributes
-    ----------
-    source
-        Whether the numbers come from runs, or from steps that `evenhand bench` measures.
-    draws
-        "comparison" for a table, else the kind of figure.
-    root
-        Directory for its runs.
-    specs
-        The runs of its rows, or the steps of the source "bench".
-    left_out
-        Runs that `select` left out; one of them may share its training with a chosen one.
+    Its numbers come from runs, or from steps that `evenhand bench` measures.
     """
 
     model_config = STRICT
@@ -95,10 +78,10 @@ class Item(BaseModel):
     note: str = ""
     time: Times = Times()
     slug: str
-    root: Path
-    specs: tuple[Spec, ...]
+    root: Path  # of its runs
+    specs: tuple[Spec, ...]  # the runs of its rows, or the steps of the source "bench"
     published: tuple[Published, ...]
-    left_out: tuple[Spec, ...] = ()
+    left_out: tuple[Spec, ...] = ()  # by `select`; one of them may share its training with a chosen one
 
     @model_validator(mode="after")
     def _consistent(self) -> "Item":

@@ -14,22 +14,12 @@ Value = Callable[[Result], float | None]
 
 @dataclass(frozen=True)
 class Measure:
-    """One column of a table.
-
-    Attributes
-    ----------
-    value
-        Computes the measure from a run; None for measures of a step, which `evenhand bench` takes.
-    digits
-        Decimals that the paper prints.
-    unit
-        The unit, for axes and headings.
-    """
+    """One column of a table."""
 
     title: str
-    value: Value | None
-    digits: int = 1
-    unit: str = "%"
+    value: Value | None  # computes it from a run; None for measures of a step, which `evenhand bench` takes
+    digits: int = 1  # decimals that the paper prints
+    unit: str = "%"  # for axes and headings
 
     def format(self, number: float | None, half: float | None = None, signed: bool = False) -> str:
         """Format a number, and half its interval, with the paper's decimals; "-" if there is none.

@@ -36,22 +36,12 @@ def stream_title(data: str, memory: int | None) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """One row of a table in the paper.
-
-    Attributes
-    ----------
-    fields
-        The settings that select the runs of the row; the order of the stream is "classes" if not given.
-    numbers
-        The published numbers by measure, in the paper's units.
-    interval
-        Half the 95 % interval of the accuracy over ten runs, if printed.
-    """
+    """One row of a table in the paper."""
 
     title: str
-    fields: dict[str, Any]
-    numbers: dict[str, float]
-    interval: float | None
+    fields: dict[str, Any]  # the settings that select its runs; the order of the stream is "classes" if not given
+    numbers: dict[str, float]  # by measure, in the paper's units
+    interval: float | None  # half the 95 % interval of the accuracy over ten runs, if printed
 
     def __str__(self) -> str:
         return f"{self.title} ({', '.join(f'{name} {value}' for name, value in self.fields.items())})"

@@ -22,19 +22,13 @@ def trainings(specs: Iterable[Spec]) -> list[list[Spec]]:
 
 
 def finished(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Result]:
-    """Load the finished runs of these specs, from the first folder that has them.
-
-    Parameters
-    ----------
-    others
-        Further specs; one that shares a training with a wanted spec supplies its result.
-    """
+    """Load the finished runs of these specs, from the first folder that has them; `others` may share their training."""
     found = {result.spec: result for group in _wanted(specs, others) for result in _results(group, folders)}
     return [found[spec] for spec in dict.fromkeys(specs) if spec in found]
 
 
 def missing(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Spec]:
-    """List the runs that these specs still need; parameters as in `finished`."""
+    """List the runs that these specs still need; `others` may share their training."""
     return [group[0] for group in _wanted(specs, others) if not _results(group, folders)]
 
 

@@ -43,15 +43,13 @@ def page(results: Sequence[Result]) -> str:
 
 def _scenario(scenario: Scenario, styles: Styles) -> dict[str, Any]:
     return {
-        "id": scenario.name,
-        "title": scenario.title,
+        **vars(scenario),
         "facts": _facts(scenario),
         "verdict": captions.verdict(scenario, styles),
         "legend": [captions.tag(group, styles) for group in scenario.groups if styles[group.label].strong],
         "rows": list(tables.methods(scenario, styles)),
         "figures": list(_figures(scenario, styles)),
         "settings": list(scenario.settings()),
-        "groups": scenario.groups,
     }
 
 

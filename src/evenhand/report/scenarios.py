@@ -16,23 +16,13 @@ MAX_DETAILED = 4  # groups whose seeds and intervals fit into one plot
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """All groups of one stream and memory, the best first.
+    """All groups of one stream and memory, the best first."""
 
-    Attributes
-    ----------
-    name
-        Unique on the page.
-    bounds
-        How many classes had arrived at the end of each stage.
-    class_names
-        The classes in order of arrival if all runs share one order, else None.
-    """
-
-    name: str
+    name: str  # unique on the page
     title: str
     groups: tuple[Group, ...]
-    bounds: tuple[int, ...]
-    class_names: tuple[str, ...] | None
+    bounds: tuple[int, ...]  # how many classes had arrived at the end of each stage
+    class_names: tuple[str, ...] | None  # in order of arrival; None if the runs differ in it
 
     @property
     def stages(self) -> int:

@@ -134,14 +134,9 @@ def page_style() -> Iterator[None]:
 
 
 def svg(figure: Figure, title: str, name: str) -> Markup:
-    """A figure as inline SVG in the page's fonts and colours.
+    """A figure as inline SVG in the page's fonts and colours, for which a screen reader says the title.
 
-    Parameters
-    ----------
-    title
-        What a screen reader says.
-    name
-        Unique on the page: keeps the inner references of figures apart.
+    The name must be unique on the page: it keeps the inner references of figures apart.
     """
     target = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
