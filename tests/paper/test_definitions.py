@@ -50,6 +50,8 @@ def test_an_entry_with_lists_is_a_row_for_each_place():
         (expecting(acuracy=3), "no field of an expected row called 'acuracy'. Did you mean accuracy"),
         (expecting(seed=3), "no field of an expected row called 'seed'"),
         (expecting(accuracy="3"), "'accuracy' of an expected row must be a number. Got '3'"),
+        (expecting(accuracy=10**400), "'accuracy' of an expected row must be a number. Got 1000"),
+        (expecting(interval=10**400), "'interval' of an expected row must be a number. Got 1000"),
         (expecting(name=3), "'name' of an expected row must be a string. Got 3"),
         (expecting(interval=0), "'interval' of an expected row must be greater than 0. Got 0"),
         (

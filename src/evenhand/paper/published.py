@@ -73,21 +73,27 @@ def _row(entry: Mapping[str, Any]) -> Published:
     known = [*SETTINGS, *NUMBERS, "name", "interval"]
     if unknown := [name for name in entry if name not in known]:
         raise errors.unknown("field of an expected row", unknown[0], known)
-    what = "The '{}' of an expected row"
-    method = registry.canonical(errors.text(what.format("method"), entry.get("method")))
+    method = registry.canonical(errors.text("The 'method' of an expected row", entry.get("method")))
     fields = {name: value for name, value in entry.items() if name in SETTINGS} | {"method": method}
-    given = [name for name in entry if name in NUMBERS]
-    numbers = {name: float(errors.number(what.format(name), entry[name])) for name in given}
-    title = errors.text(what.format("name"), entry.get("name", "")) or method_title(method)
-    interval = entry.get("interval")
-    if interval is not None and errors.number(what.format("interval"), interval) <= 0:
-        raise errors.wrong(what.format("interval"), "be greater than 0", interval)
-    row = Published(title, fields, numbers, None if interval is None else float(interval))
+    numbers = {name: _number(name, value) for name, value in entry.items() if name in NUMBERS}
+    title = errors.text("The 'name' of an expected row", entry.get("name", "")) or method_title(method)
+    interval = None if entry.get("interval") is None else _number("interval", entry["interval"])
+    if interval is not None and interval <= 0:
+        raise errors.wrong("The 'interval' of an expected row", "be greater than 0", entry["interval"])
+    row = Published(title, fields, numbers, interval)
     if not numbers:
         raise errors.InputError(f"The expected row {row} has no number.")
     if interval is not None and "accuracy" not in numbers:
         raise errors.InputError(f"The expected row {row} has an 'interval', but no 'accuracy' that it belongs to.")
     return row
+
+
+def _number(name: str, value: Any) -> float:
+    what = f"The '{name}' of an expected row"
+    try:
+        return float(errors.number(what, value))
+    except OverflowError:  # a whole number that is too large
+        raise errors.wrong(what, "be a number", value) from None
 
 
 def _relative(row: Published, reference: float | None) -> Published:
