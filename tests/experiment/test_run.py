@@ -89,20 +89,6 @@ def test_changes_of_the_head_are_measured_from_arrival_and_from_stage_to_stage(w
     assert records[-1]["head"]["norm"] == pytest.approx(tensors["network/head.weight"].norm(dim=1).tolist(), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("method", "other"), [("er", "scored(test='cos')"), ("lucir", "scored(learn='cos', replay='cos')")]
-)
-def test_a_run_tested_by_both_forms_answers_for_one_that_trains_alike(tmp_path, method, other):
-    both, alike = spec_of(method, forms="both"), spec_of(other, forms="both")
-    assert both.training == alike.training
-    assert spec_of(method).training != spec_of(other).training  # it is not tested otherwise
-    made = run(both, tmp_path, stop=lambda: False)
-    assert made.tested_as(alike).records == [
-        {name: value for name, value in line.items() if name != "otherwise"} for line in run(alike, tmp_path).records
-    ]
-    assert made.accuracy == run(spec_of(method), tmp_path).accuracy != made.tested_as(alike).accuracy
-
-
 def test_no_clock_in_the_metrics(whole):
     assert "seconds" not in (whole.path / "metrics.jsonl").read_text()
     assert whole.result().seconds > 0

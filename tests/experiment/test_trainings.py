@@ -7,11 +7,15 @@ import pytest
 from evenhand import errors
 from evenhand.experiment.run import run
 from evenhand.experiment.spec import Spec
-from evenhand.experiment.trainings import finished, plan, together
+from evenhand.experiment.trainings import Archive, plan, together
 
 
 def spec_of(method, **fields):
     return Spec.make(method=method, **{"backbone": "mlp(hidden=8)", "memory": 20, "stages": 2, "batch": 50, **fields})
+
+
+def finished(spec, roots):
+    return Archive(roots).find(spec)
 
 
 def test_specs_that_train_alike_are_one_run():
@@ -46,6 +50,7 @@ def test_a_run_for_several_specs(names, method, tests):
 def test_further_tests_of_a_spec_are_kept():
     run = together([spec_of("uer+cos", tests="ema"), spec_of("uer", tests="ncm")])
     assert run.tests == "cos, cos+ema, ncm"
+    assert together([spec_of("lucir", tests="dot, cos"), spec_of("uer(alpha=0)+dot", tests="cos")]).tests == "cos, dot"
 
 
 def test_only_what_trains_alike_answers():

@@ -3,6 +3,7 @@ import math
 import pytest
 
 from evenhand.experiment.grid import parse as grid
+from evenhand.experiment.trainings import Archive, alike
 from evenhand.paper import Rendering, load_item, records, select
 from evenhand.paper.comparison import largest_difference
 from evenhand.paper.definitions import parse_definition
@@ -10,6 +11,7 @@ from evenhand.paper.measures import MEASURES
 from paper.made import result, spec_of, write
 
 TABLE = select(load_item("table2"), datasets=["cifar100"], memory=[1000], methods=["er", "uer"])
+STAGES = {"stages": 2, "memory": 5000, "tests": "cos, dot"}
 
 
 def runs(method, accuracies):
@@ -75,11 +77,11 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
     item = select(load_item("table1"), seeds=1)
     trained = ["er", "lucir", "scored(replay='cos')", "uer_a"]
     assert [spec.method for spec in item.runs] == trained
-    assert records.missing(item.specs, [tmp_path]) == item.runs
+    assert item.missing([tmp_path]) == item.runs
     for place, spec in enumerate(item.runs, 1):
-        write(tmp_path, spec, 0.01 * place, 0.02 * place, otherwise={"accuracy": [0.1 * place, 0.2 * place]})
-    assert records.missing(item.specs, [tmp_path]) == []
-    found = records.finished(item.specs, [tmp_path])
+        write(tmp_path, spec, 0.01 * place, 0.02 * place, otherwise=[0.1 * place, 0.2 * place])
+    assert item.missing([tmp_path]) == []
+    found = item.results([tmp_path])
     assert [one.spec for one in found] == list(item.specs)
     ends = {one.spec.method: one.accuracy[-1] for one in found}
     assert [ends[method] for method in trained] == [[0.01 * place, 0.02 * place] for place in range(1, 5)]
@@ -87,25 +89,26 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
     others += ("scored(replay='cos', test='cos')", "scored(learn='cos', test='cos')")
     assert [ends[method] for method in others] == [[0.1 * place, 0.2 * place] for place in range(1, 5)]
     assert Rendering(item, found).progress == "4 of 4 runs finished."
-    assert {len(group) for group in records.trainings(load_item("table2").specs)} == {1}
+    assert {len(group) for group in alike(load_item("table2").specs)} == {1}
 
 
 def test_a_row_of_table_1_alone_takes_the_run_of_the_one_that_trains_alike(tmp_path):
     alone = select(load_item("table1"), seeds=1, methods=["scored(test='cos')"])
-    [made] = records.missing(alone.specs, [tmp_path], alone.left_out)
-    assert made.method == "er"
-    assert records.finished(alone.specs, [tmp_path], alone.left_out) == []
-    write(tmp_path, made, 0.1, 0.2, otherwise={"accuracy": [0.3, 0.4]})
-    assert records.missing(alone.specs, [tmp_path], alone.left_out) == []
-    [found] = records.finished(alone.specs, [tmp_path], alone.left_out)
+    [made] = alone.missing([tmp_path])
+    assert made.method == "scored(test='cos')"
+    assert alone.results([tmp_path]) == []
+    write(tmp_path, spec_of("er", **STAGES), 0.1, 0.2, otherwise=[0.3, 0.4])
+    assert alone.missing([tmp_path]) == []
+    [found] = alone.results([tmp_path])
     assert (found.spec, found.accuracy[-1]) == (alone.specs[0], [0.3, 0.4])
 
 
 def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):
-    for forms in ("own", "both"):
-        pair = [spec_of(name, forms=forms) for name in ("uer_a", "uer(alpha=1)")]
-        write(tmp_path, pair[0], 0.1, 0.3, otherwise={"accuracy": [0.9]})
-        assert [one.accuracy[-1][-1] for one in records.finished(pair, [tmp_path])] == [0.3, 0.3]
+    for tests in ("", "dot, cos"):
+        pair = [spec_of(name, tests=tests) for name in ("uer_a", "uer(alpha=1)")]
+        write(tmp_path, pair[0], 0.1, 0.3, otherwise=[0.9, 0.9, 0.9] if tests else None)
+        archive = Archive([tmp_path])
+        assert [archive.find(spec).tested_as(spec).accuracy[-1][-1] for spec in pair] == [0.3, 0.3]
 
 
 def test_settings_that_the_paper_would_call_alike_are_told_apart():
@@ -152,9 +155,9 @@ def test_the_first_folder_that_has_a_run_counts(tmp_path):
     for folder, spec, level in (("a", specs[0], 0.1), ("b", specs[0], 0.9), ("b", specs[1], 0.3)):
         write(tmp_path / folder, spec, level, level)
     folders = [tmp_path / "a", tmp_path / "b", tmp_path / "none"]
-    assert [one.accuracy[-1][0] for one in records.finished(specs, folders)] == [0.1, 0.3]
-    assert records.missing(specs, folders) == [specs[2]]
-    assert records.missing(specs, []) == specs
+    found = [Archive(folders).find(spec) for spec in specs]
+    assert [one and one.accuracy[-1][0] for one in found] == [0.1, 0.3, None]
+    assert Archive([]).find(specs[0]) is None
 
 
 def test_points_of_a_figure_are_means_over_seeds_in_its_own_order():

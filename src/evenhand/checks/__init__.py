@@ -12,6 +12,7 @@ from evenhand.checks.fixtures import BrokenError, Subject
 from evenhand.checks.promises import CHECKS
 from evenhand.core import registry
 from evenhand.core.method import Method
+from evenhand.core.settings import Precision
 
 __all__ = ["CHECKS", "Outcome", "Subject", "examine", "find", "run"]
 
@@ -25,7 +26,7 @@ class Outcome:
     detail: str = ""
 
 
-def find(name: str, precision: str = "fp32") -> Subject:
+def find(name: str, precision: Precision = "fp32") -> Subject:
     """The method with a registered name, or returned by the function module:attribute; checked in a precision."""
     if ":" not in name:
         terms = registry.terms(name)

@@ -15,7 +15,7 @@ from evenhand.core import draws
 from evenhand.core.flops import count_flops
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
-from evenhand.core.settings import Conditions
+from evenhand.core.settings import Conditions, Precision
 from evenhand.datasets import load
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.run import build
@@ -34,7 +34,7 @@ class Subject:
     cost: float | None = None
     tolerance: float = 0.05
     exempt: Mapping[str, str] = field(default_factory=dict)
-    precision: str = "fp32"
+    precision: Precision = "fp32"
 
 
 class BrokenError(AssertionError):
@@ -112,7 +112,7 @@ def unchanged(learner: Learner, what: str) -> Iterator[None]:
 
 
 @cache
-def final_accuracy(method: Method, precision: str = "fp32") -> float:
+def final_accuracy(method: Method, precision: Precision = "fp32") -> float:
     """The final average accuracy with the small network, as the mean of the seeds 0, 1 and 2."""
     reached = []
     for seed in range(3):

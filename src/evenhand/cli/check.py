@@ -1,19 +1,22 @@
 """`evenhand check`: check that a method keeps its promises."""
 
 from evenhand.cli.options import Json, print_json
+from evenhand.core.settings import Precision
 
 
-def check(name: str, *, json: Json = False) -> int:
+def check(name: str, *, precision: Precision = "fp32", json: Json = False) -> int:
     """Check that a method keeps its promises: exact resume, pure prediction, bounded memory, learning and more.
 
     Parameters
     ----------
     name
         A registered method, e.g. mir+uer, or module:attribute, a function that returns a method.
+    precision
+        Arithmetic of the network's trunk: float32 or bfloat16.
     """
     from evenhand import checks
 
-    outcomes = checks.run(checks.find(name))
+    outcomes = checks.run(checks.find(name, precision))
     if json:
         print_json({"schema": 1, "method": name, "checks": [vars(outcome) for outcome in outcomes]})
     else:

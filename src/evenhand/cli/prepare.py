@@ -39,13 +39,14 @@ def load_dataset(name: str, size: int | None = None, skip_bad: bool = False) -> 
 def load_missing(specs: "Sequence[Spec]", root: Path) -> None:
     """Load the datasets of all runs that are not finished."""
     from evenhand.experiment.folder import Folder
+    from evenhand.experiment.trainings import plan
 
     def done(spec: "Spec") -> bool:
         with suppress(RunError):  # the run itself will report the damage
             return Folder(root, spec).status().get("state") == "done"
         return False
 
-    for source in dict.fromkeys(spec.source for spec in specs if not done(spec)):
+    for source in dict.fromkeys(run.source for run in plan(specs, [root]).values() if not done(run)):
         load_dataset(*source)
 
 

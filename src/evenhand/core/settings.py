@@ -72,6 +72,7 @@ class Settings:
     ] = "joint"
 
 
+Precision = Literal["fp32", "bf16", "auto"]
 RECORDED = {"on": True, "off": False}
 
 
@@ -83,7 +84,7 @@ class Conditions:
         Literal["auto", "on", "off"], "Speed up the network with torch.compile; auto does so in runs long enough."
     ] = "auto"
     precision: Annotated[
-        Literal["fp32", "bf16", "auto"],
+        Precision,
         "Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 where the hardware multiplies it.",
     ] = "fp32"
 

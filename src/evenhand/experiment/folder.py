@@ -89,10 +89,10 @@ class Folder:
                 if _digest(contents[name]) != digest:
                     raise errors.RunError(f"{self.path / name} is damaged. {files.RESTART}")
             records, timing = (self._parse(name, content) for name, content in contents.items())
-            records = [_with_named_tests(record, self.spec) for record in records]
             if len(records) != self.spec.stages:
                 stages = f"{len(records)} of {self.spec.stages} stages"
                 raise errors.RunError(f"{self.path / METRICS} is damaged: it has {stages}. {files.RESTART}")
+            records = [_with_named_tests(record, self.spec) for record in records]
             if not all(_is_complete(record, stage, self.spec) for stage, record in enumerate(records, 1)):
                 raise ValueError("a stage lacks some of its numbers")
             return Result(

@@ -15,7 +15,7 @@ from evenhand.core.method import Method
 from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings
 from evenhand.core.ways import Ways
 
-BOTH = "cos, dot"
+OLDER_TESTS = {"own": "", "both": "cos, dot"}  # the field "forms" of older runs, and what it means today
 NUMBERS = [name for name, setting in RUN.items() if {int, float} & set(setting.kinds)]
 
 
@@ -82,9 +82,10 @@ class Spec(Settings, BaseModel):
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> "Spec":
         """Validate fields, with one sentence for the first that is wrong."""
-        if fields.get("forms") in ("own", "both"):  # what older records say of their tests
-            fields = {**fields, "tests": BOTH if fields["forms"] == "both" else ""}
-            del fields["forms"]
+        if isinstance(fields, Mapping) and fields.get("forms") in OLDER_TESTS:
+            fields = {
+                ("tests" if k == "forms" else k): OLDER_TESTS[v] if k == "forms" else v for k, v in fields.items()
+            }
         return errors.validated(cls, fields, "a run", must={name: setting.must for name, setting in RUN.items()})
 
     @property
@@ -106,9 +107,8 @@ class Spec(Settings, BaseModel):
     def key(self) -> str:
         """A readable prefix, and twelve digits of all that decides the numbers, revisions included."""
         given = self.model_dump(exclude_defaults=True)  # so that a new field leaves the keys of older runs as they are
-        if self.tests == BOTH:
-            given = {**given, "forms": "both"}
-            del given["tests"]
+        if self.tests == OLDER_TESTS["both"]:
+            given = {"forms" if name == "tests" else name: value for name, value in given.items()} | {"forms": "both"}
         content = {
             **given,
             "method": self.resolved.to_json(),

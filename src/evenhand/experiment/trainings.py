@@ -1,14 +1,53 @@
 """Trainings: several specs may need a single run, whose tests answer all of them."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from evenhand import errors, files
 from evenhand.core import registry
+from evenhand.experiment.estimate import grouped
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
+
+
+class Archive:
+    """The finished runs in some folders, looked up by what they can answer."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+        self._specs: dict[Path, Spec | None] = {}
+
+    @cached_property
+    def _folders(self) -> list[Path]:
+        return [path for root in self._roots if root.is_dir() for path in sorted(root.iterdir())]
+
+    def find(self, spec: Spec) -> Result | None:
+        """The result of a finished run whose tests include those of a spec; its own run comes first.
+
+        Raises if its own run is damaged; damage in others is ignored.
+        """
+        key = spec.key
+        for root in self._roots:
+            if (root / key).is_dir() and (result := Folder(root, spec).result()):
+                return result
+        for path in self._folders:
+            if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
+                with suppress(errors.RunError):
+                    if result := Folder(path.parent, donor, path.name).result():
+                        return result
+        return None
+
+    def _spec(self, path: Path) -> Spec | None:
+        """The spec of the run in a folder; None if there is none, or if its key is another."""
+        if path not in self._specs:
+            self._specs[path] = None
+            with suppress(errors.EvenhandError, TypeError, AttributeError):
+                spec = Spec.read(files.read_json(path / "spec.json"))
+                self._specs[path] = spec if spec.key == path.name else None
+        return self._specs[path]
 
 
 def plan(specs: Iterable[Spec], roots: Sequence[Path]) -> dict[Spec, Spec]:
@@ -16,51 +55,44 @@ def plan(specs: Iterable[Spec], roots: Sequence[Path]) -> dict[Spec, Spec]:
 
     That is a finished run in one of the folders whose tests include it, or else one run for all specs that train alike.
     """
-    groups: dict[Hashable, list[Spec]] = {}
-    runs: dict[Spec, Spec] = {}
+    archive, runs, missing = Archive(roots), {}, []
     for spec in dict.fromkeys(specs):
         try:
-            result = finished(spec, roots)
+            result = archive.find(spec)
         except errors.RunError:  # its own run is damaged, and will say so
             runs[spec] = spec
             continue
         if result:
             runs[spec] = result.spec
         else:
-            groups.setdefault(spec.training, []).append(spec)
-    for group in groups.values():
+            missing.append(spec)
+    for group in alike(missing):
         runs |= dict.fromkeys(group, together(group))
     return runs
 
 
+def alike(specs: Iterable[Spec]) -> list[list[Spec]]:
+    """Group specs that train alike."""
+    return list(grouped(dict.fromkeys(specs), lambda spec: spec.training).values())
+
+
 def together(specs: Sequence[Spec]) -> Spec:
     """One run for specs that train alike, with the tests of all of them."""
-    first, *others = specs
-    if not others:
-        return first
-    name = "+".join(registry.spell(term) for term in registry.split(first.method)[0]) or "er"
-    base = first.model_copy(update={"method": registry.canonical(name), "tests": ""})
+    if len(specs) == 1:
+        return specs[0]
+    shortest = min(specs, key=lambda spec: len(spec.method))
+    trained = [registry.spell(term) for term in registry.split(shortest.method)[0]]
+    base = shortest.model_copy(update={"method": registry.canonical("+".join(trained) or "er"), "tests": ""})
     ways = registry.ways(", ".join(way for spec in specs for way in _ways(spec, base)))
     return base.model_copy(update={"tests": ", ".join(ways)})
 
 
 def _ways(spec: Spec, base: Spec) -> list[str]:
     """The ways to test `base` that give what a spec asks for."""
-    terms = [registry.spell(term) for term in registry.split(spec.method)[1]]
-    if registry.tested(base.resolved, "+".join(terms)).test != spec.resolved.test:
-        terms.append(spec.resolved.scoring.test)  # one of the two tests by the other logits on its own account
-    return ["+".join([*terms, way]) if way else "+".join(terms) for way in ("", *registry.ways(spec.tests))]
-
-
-def finished(spec: Spec, roots: Sequence[Path]) -> Result | None:
-    """The result of a finished run in one of the folders that answers a spec; its own run comes first."""
-    for root in roots:
-        if (root / spec.key).is_dir() and (result := Folder(root, spec).result()):
-            return result
-    for root in roots:
-        for path in sorted(root.glob(f"*{spec.stream}*/spec.json")):
-            with suppress(errors.EvenhandError, TypeError):  # other folders are not asked for, so not complained about
-                donor = Spec.read(files.read_json(path))
-                if donor.answers(spec) and (result := Folder(root, donor, path.parent.name).result()):
-                    return result
-    return None
+    own = [registry.spell(term) for term in registry.split(spec.method)[1]]
+    if registry.tested(base.resolved, "+".join(own)).test != spec.resolved.test:
+        own.append(spec.resolved.scoring.test)  # the methods themselves test by different logits
+    ways = [[registry.spell(term) for term in registry.terms(way)] for way in registry.ways(spec.tests)]
+    forms = {"dot", "cos"}
+    further = [[*(term for term in own if not (term in forms and forms & {*way})), *way] for way in ways]
+    return ["+".join(way) for way in [own, *further]]

@@ -23,6 +23,7 @@ from evenhand.experiment import grid
 from evenhand.experiment.estimate import Group
 from evenhand.experiment.result import Result, by_setting
 from evenhand.experiment.spec import Spec, titles
+from evenhand.experiment.trainings import Archive, alike, together
 from evenhand.paper import records
 from evenhand.paper.published import Published, method_title, published_rows
 
@@ -81,7 +82,6 @@ class Item(BaseModel):
     root: Path  # of its runs
     specs: tuple[Spec, ...]  # the runs of its rows, or the steps of the source "bench"
     published: tuple[Published, ...]
-    left_out: tuple[Spec, ...] = ()  # by `select`; one of them may share its training with a chosen one
 
     @model_validator(mode="after")
     def _consistent(self) -> "Item":
@@ -109,7 +109,7 @@ class Item(BaseModel):
     @property
     def runs(self) -> list[Spec]:
         """The runs to train; none for the source "bench"."""
-        return [group[0] for group in records.trainings(self.specs)] if self.source == "runs" else []
+        return [together(group) for group in alike(self.specs)] if self.source == "runs" else []
 
     def settings(self) -> list[Spec]:
         """One spec per setting, whatever the seeds, in the order of the definition."""
@@ -138,7 +138,10 @@ class Item(BaseModel):
 
     def results(self, folders: Sequence[Path]) -> list[Result]:
         """Load its finished runs from the first folder that has them."""
-        return records.finished(self.specs, folders, self.left_out) if self.source == "runs" else []
+        if self.source == "bench":
+            return []
+        archive = Archive(folders)
+        return [result.tested_as(spec) for spec in self.specs if (result := archive.find(spec))]
 
     def steps(self, folders: Sequence[Path]) -> records.Steps:
         """Load its measured steps; count the operations of those without a record."""
@@ -150,7 +153,8 @@ class Item(BaseModel):
     def missing(self, folders: Sequence[Path]) -> list[Spec]:
         """The runs, or steps, without a record in these folders."""
         if self.source == "runs":
-            return records.missing(self.specs, folders, self.left_out)
+            archive = Archive(folders)
+            return [together(group) for group in alike(spec for spec in self.specs if not archive.find(spec))]
         recorded = records.recorded_steps(folders)
         return [spec for spec in self.settings() if spec.method not in recorded]
 

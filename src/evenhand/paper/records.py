@@ -1,52 +1,14 @@
-"""Records: finished runs and measured steps, looked up in several folders so that nothing is computed twice."""
+"""Records of measured steps, looked up in several folders so that nothing is measured twice."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from evenhand import errors, files
-from evenhand.experiment.estimate import grouped
-from evenhand.experiment.folder import Folder
-from evenhand.experiment.result import Result
-from evenhand.experiment.spec import Spec
 
 STEPS_FILE = "table3.json"
 ROUNDS = 12
 REMEDY = "Remove it to measure again."
 Steps = dict[str, dict[str, float]]  # method -> measure -> number
-
-
-def trainings(specs: Iterable[Spec]) -> list[list[Spec]]:
-    """Group specs that share one training, simplest method first; only Table 1 has groups of two."""
-    groups = grouped(dict.fromkeys(specs), lambda spec: spec.training).values()
-    return [sorted(group, key=lambda spec: len(spec.method)) for group in groups]
-
-
-def finished(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Result]:
-    """Load the finished runs of these specs, from the first folder that has them; `others` may share their training."""
-    found = {result.spec: result for group in _wanted(specs, others) for result in _results(group, folders)}
-    return [found[spec] for spec in dict.fromkeys(specs) if spec in found]
-
-
-def missing(specs: Sequence[Spec], folders: Sequence[Path], others: Sequence[Spec] = ()) -> list[Spec]:
-    """List the runs that these specs still need; `others` may share their training."""
-    return [group[0] for group in _wanted(specs, others) if not _results(group, folders)]
-
-
-def _wanted(specs: Sequence[Spec], others: Sequence[Spec]) -> list[list[Spec]]:
-    wanted = set(specs)
-    return [group for group in trainings([*specs, *others]) if not wanted.isdisjoint(group)]
-
-
-def _results(group: Sequence[Spec], folders: Sequence[Path]) -> list[Result]:
-    """Load the results of specs that share a training: each its own, else another's tested in the form it needs."""
-    own: dict[Spec, Result] = {}
-    for spec in group:
-        key = spec.key
-        candidates = (Folder(root, spec).result() for root in folders if (root / key).is_dir())
-        if result := next(filter(None, candidates), None):
-            own[spec] = result
-    donor = next(iter(own.values()), None)
-    return [own.get(spec) or donor.tested_as(spec) for spec in group] if donor else []
 
 
 def recorded_steps(folders: Sequence[Path]) -> Steps:

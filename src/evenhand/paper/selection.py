@@ -31,18 +31,12 @@ def select(
         names = {spec: _names(spec, listed) for spec in specs}
         _check(item, "method", wanted, [_method(spec) for spec in specs], set().union(*names.values()))
         specs = [spec for spec in specs if not names[spec].isdisjoint(wanted)]
-    taken = set(specs)
-    left_out: Sequence[Spec] = [spec for spec in item.specs if spec not in taken]
-    if seeds is not None:
-        numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
-        specs, left_out = _seeded(item, specs, numbers), _seeded(item, left_out, numbers)
-    return item.model_copy(update={"specs": tuple(specs), "left_out": tuple(left_out)})
-
-
-def _seeded(item: Item, specs: Sequence[Spec], seeds: Sequence[int]) -> list[Spec]:
-    """Every setting of these specs with these seeds."""
-    settings = item.model_copy(update={"specs": tuple(specs)}).settings()
-    return [spec.model_copy(update={"seed": seed}) for spec in settings for seed in seeds]
+    chosen = item.model_copy(update={"specs": tuple(specs)})
+    if seeds is None:
+        return chosen
+    numbers = range(errors.whole("The number of --seeds", seeds, 1, grid.MOST))
+    seeded = [spec.model_copy(update={"seed": seed}) for spec in chosen.settings() for seed in numbers]
+    return item.model_copy(update={"specs": tuple(seeded)})
 
 
 def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Collection[Any] = ()) -> None:

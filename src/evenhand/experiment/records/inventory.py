@@ -80,8 +80,9 @@ def inventory(root: Path, with_results: bool = False) -> list[RunEntry]:
 
 
 def results(entries: Sequence[RunEntry]) -> list[Result]:
-    """The results of entries that were read with them."""
-    return [entry.result for entry in entries if entry.result]
+    """The results of entries that were read with them: one for each way in which a run was tested."""
+    rows = [row for entry in entries if entry.result for row in entry.result.rows()]
+    return list({row.spec: row for row in reversed(rows)}.values())[::-1]
 
 
 def read_entry(path: Path, ours: bool = False, with_result: bool = False) -> RunEntry:
