@@ -13,7 +13,7 @@ FILES = {"a.txt": b"one\n\n two \n", "b/c.bin": bytes(range(256)) * 9, "b/empty"
 
 def content(path):
     with archives.open_tree(path) as tree:
-        return {name: tree.read(name) for name in tree.names}
+        return {name: tree.read(name) for name in tree.files}
 
 
 @pytest.mark.parametrize("top", ["", "./", "top/", "./top/"])
@@ -37,9 +37,9 @@ def test_lines_that_are_not_empty(tmp_path):
 def test_files_can_be_read_after_the_archive_was_closed(tmp_path):
     for path in (zipped(tmp_path / "x.zip", FILES), tar(tmp_path / "x.tar", FILES), write(tmp_path / "x", FILES)):
         with archives.open_tree(path) as tree:
-            read = tree.reader(["b/empty", "b/c.bin"])
-        assert read(0) == b""
-        assert read(1) == FILES["b/c.bin"]
+            entries = [tree.entry(name) for name in ("b/empty", "b/c.bin")]
+        assert [name for name, _ in entries] == [f"{path}/b/empty", f"{path}/b/c.bin"]
+        assert [archives.read(content) for _, content in entries] == [b"", FILES["b/c.bin"]]
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "top/../../evil"])

@@ -183,7 +183,7 @@ def test_one_array_with_a_zip_behind_it(tmp_path):
 
 
 def test_arrays_that_claim_to_be_huge(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.datasets.npz.MAX_BYTES", 1000)
+    monkeypatch.setattr("evenhand.datasets.arrays.MAX_BYTES", 1000)
     with pytest.raises(InputError, match=r"is too large: one of its arrays has more than 16 GB"):
         load(tmp_path, x=noise(10, 1000), y=LABELS)
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from datasets.makers import encode, flat, noise, quiet
-from evenhand.datasets.decoding import EncodedImages
+from evenhand.datasets import decoding
 from evenhand.datasets.decoding import decode_image as decode
 from evenhand.errors import InputError
 
@@ -192,21 +192,21 @@ def test_truncated_images(kind):
             decode(content[:size])
 
 
-def encoded(*contents, **options):
-    return EncodedImages([f"image {number}" for number in range(len(contents))], contents.__getitem__, **options)
+def decode_all(path, *contents, **options):
+    images = [(f"image {number}", content) for number, content in enumerate(contents)]
+    return decoding.decode(images, path / "x.npy", quiet, **options)
 
 
 def test_many_images_are_decoded_in_their_order(tmp_path):
     pixels = noise(150, 4, 5, 3)
-    kept, notes = encoded(*map(encode, pixels)).decode(tmp_path / "x.npy", quiet)
+    kept, notes = decode_all(tmp_path, *map(encode, pixels))
     assert np.array_equal(np.load(tmp_path / "x.npy"), pixels.transpose(0, 3, 1, 2))
     assert kept.tolist() == list(range(150))
     assert notes == []
 
 
 def test_what_is_skipped_is_named(tmp_path):
-    images = encoded(b"", flat(1), flat(2, side=4), flat(3), skip_bad=True)
-    kept, notes = images.decode(tmp_path / "x.npy", quiet)
+    kept, notes = decode_all(tmp_path, b"", flat(1), flat(2, side=4), flat(3), skip_bad=True)
     assert kept.tolist() == [1, 3]
     assert np.load(tmp_path / "x.npy")[:, 0, 0, 0].tolist() == [1, 3]
     assert notes == [
@@ -218,11 +218,10 @@ def test_what_is_skipped_is_named(tmp_path):
 
 @pytest.mark.parametrize("size", [None, 8])
 def test_files_that_cannot_be_opened(tmp_path, size):
-    missing = EncodedImages(["lost.png"], lambda _: (tmp_path / "lost.png").read_bytes(), size, skip_bad=False)
-    with pytest.raises(InputError, match=r"^lost\.png cannot be used: No such file or directory\. Fix or remove"):
-        missing.decode(tmp_path / "x.npy", quiet)
+    with pytest.raises(InputError, match=r"^image 0 cannot be used: No such file or directory\. Fix or remove"):
+        decode_all(tmp_path, tmp_path / "lost.png", size=size, skip_bad=False)
 
 
 def test_no_images(tmp_path):
     with pytest.raises(InputError, match="There are no images"):
-        encoded().decode(tmp_path / "x.npy", quiet)
+        decode_all(tmp_path)

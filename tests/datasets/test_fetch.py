@@ -16,7 +16,7 @@ from datasets.makers import below, encode, left, quiet, tar, write, zipped
 from evenhand.datasets import cifar, data_dirs, fetch
 from evenhand.datasets.cifar import CIFAR10
 from evenhand.datasets.idx import FASHION, MNIST
-from evenhand.datasets.source import DiskLayout, Source
+from evenhand.datasets.source import Source
 from evenhand.errors import InputError
 
 DIGITS = makers.digits()
@@ -257,9 +257,8 @@ def test_a_fetched_archive_with_paths_that_leave_its_folder(server, data, tmp_pa
     name = "evil.zip" if make is zipped else "evil.tar.gz"
     content = make(tmp_path / name, {"../../evil.txt": b"evil"}).read_bytes()
     server.contents[name] = content
-    layout = DiskLayout((name,), cifar.read_binary)
     origins = {"official": fetch.official(server.base, {name: md5(content)})}
-    source = Source("evil", "", (3, 32, 32), 10, (1, 1), (layout,), origins)
+    source = Source("evil", "", (3, 32, 32), 10, (1, 1), (name,), cifar.read_binary, origins)
     with pytest.raises(InputError, match=r"holds a file outside its own folder, '\.\./\.\./evil\.txt'"):
         source.load(quiet)
     assert left(data) == [name]

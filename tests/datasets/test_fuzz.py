@@ -20,7 +20,7 @@ from PIL import Image
 from datasets import makers
 from datasets.makers import arrow, encode, hf, idx, left, noise, parquet, quiet, tar, write, zipped
 from evenhand import datasets
-from evenhand.datasets import cifar, decoding, hugging_face, mini_imagenet, npz, prepared, tiny_imagenet
+from evenhand.datasets import arrays, cifar, decoding, hugging_face, mini_imagenet, prepared, tiny_imagenet
 from evenhand.datasets import idx as idx_module
 from evenhand.errors import EvenhandError
 
@@ -215,7 +215,7 @@ def test_npz_files(data):
         made = mutate(seed, draw, [(directory, len(seed)), (40, 160), (0, directory)])
         path.write_bytes(summed(made) if draw.random() < 0.5 else made)
 
-    assert both(fuzz("npz", make, lambda _: npz.read_npz(path)), COUNT)
+    assert both(fuzz("npz", make, lambda _: arrays.read_npz(path)), COUNT)
     assert both(fuzz("npz whole", make, loads(data, lambda: datasets.load(f"npz:{path}")), WHOLE), WHOLE)
 
 
@@ -364,7 +364,7 @@ def test_tables(data, kind):
         seed = draw.choice(seeds)
         path.write_bytes(mutate(seed, draw, [(0, 64), (len(seed) - 200, len(seed))]))
 
-    assert both(fuzz(kind.__name__, make, lambda _: hugging_face.read_hugging_face(path, [path], None, False)), COUNT)
+    assert both(fuzz(kind.__name__, make, lambda _: hugging_face.read_hugging_face(path)), COUNT)
     fuzz(f"{kind.__name__} whole", make, loads(data, lambda: datasets.load(f"hf:{path}")), WHOLE)
 
 

@@ -12,7 +12,6 @@ import torch
 
 from datasets.makers import flat, left, noise, quiet, write
 from evenhand import datasets
-from evenhand.datasets.decoding import EncodedImages
 from evenhand.datasets.prepared import ARRAYS, RawData, load_prepared
 from evenhand.errors import InputError, RunError
 
@@ -76,7 +75,7 @@ def test_a_digest_changes_with_every_array(source):
     for number, part in enumerate(parts):
         other = [*parts]
         other[number] = 1 - part if part.ndim == 1 else part + 1
-        digests.add(get(source, Reader(RawData(*other, ("a", "b"))), options={"number": number}).digest)
+        digests.add(get(source, Reader(RawData(*other, ("a", "b"))), size=number, skip_bad=False).digest)
     assert len(digests) == 5
 
 
@@ -110,8 +109,8 @@ def test_a_renamed_or_moved_file_makes_them_anew(tmp_path):
 def test_other_options_have_arrays_of_their_own(source):
     small, large = Reader(), Reader()
     for _ in range(2):
-        get(source, small, options={"size": 8})
-        get(source, large, options={"size": 16})
+        get(source, small, size=8, skip_bad=False)
+        get(source, large, size=16, skip_bad=False)
     assert (small.calls, large.calls) == (1, 1)
     assert len(folders(source.parent / ".evenhand")) == 2
 
@@ -209,7 +208,7 @@ def test_arrays_of_other_kinds_are_made_anew(source):
         (KeyboardInterrupt(), KeyboardInterrupt),
         (RawData(noise(6, 5), np.array([0, 1] * 2), noise(2, 5), np.arange(2), ("a", "b")), InputError),
         (RawData(noise(6, 5), np.array([0, 7] * 3), noise(2, 5), np.arange(2), ("a", "b")), InputError),
-        (RawData(noise(2, 5), np.arange(2), EncodedImages(["x"], lambda _: b""), np.arange(1), ("a", "b")), InputError),
+        (RawData(noise(2, 5), np.arange(2), [("x", b"")], np.arange(1), ("a", "b")), InputError),
     ],
 )
 def test_a_failing_reader_leaves_nothing_behind(source, tmp_path, raw, error):
@@ -238,7 +237,7 @@ def test_a_failing_check_leaves_nothing_behind(source):
 @pytest.mark.parametrize("encoded", [False, True])
 def test_a_full_disk(source, encoded):
     """Files may not grow beyond a size, which a write notices as it does a disk that is full."""
-    x = EncodedImages(["x", "y"], lambda _: flat(1, side=64)) if encoded else noise(2, 3, 64, 64)
+    x = [("x", flat(1, side=64)), ("y", flat(1, side=64))] if encoded else noise(2, 3, 64, 64)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
@@ -256,7 +255,7 @@ def test_space_is_reserved_before_pixels_are_written(source, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    x = EncodedImages(["x", "y"], lambda _: flat(1))
+    x = [("x", flat(1)), ("y", flat(1))]
     with pytest.raises(RunError, match=r"cannot be written to .*\.evenhand: No space left on device\."):
         get(source, Reader(RawData(x, np.arange(2), noise(2, 3, 8, 8), np.arange(2), ("a", "b"))))
     assert left(source.parent) == ["mine.bin"]

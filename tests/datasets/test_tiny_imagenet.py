@@ -30,7 +30,7 @@ def test_folder_and_zip_give_one_digest(data):
     put(data, True, makers.tiny())
     packed = TINY_IMAGENET.load(quiet).digest
     put(data, False, makers.tiny())
-    assert TINY_IMAGENET.find()[0].is_dir()
+    assert TINY_IMAGENET.find().is_dir()
     assert TINY_IMAGENET.load(quiet).digest == packed
 
 

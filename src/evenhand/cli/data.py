@@ -39,7 +39,7 @@ def _known() -> list[dict[str, Any]]:
     ]
     for source in datasets.SOURCES.values():
         found = source.find()
-        place = None if found is None else str(found[0])
+        place = None if found is None else str(found)
         facts = source.name, source.title, source.classes, *source.counts, source.shape
         rows.append((*facts, place, list(source.origins)))
     return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -83,7 +83,7 @@ def fetch(
     source = datasets.SOURCES[name]
     with load_progress(name) as progress:
         found = source.find()
-        location = found[0] if found and origin is None else source.fetch(origin, progress)
+        location = found if found and origin is None else source.fetch(origin, progress)
         dataset = source.load(progress)
     print(f"{dataset!r}\n{location}")
 

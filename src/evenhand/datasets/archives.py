@@ -7,13 +7,16 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from evenhand import errors
+
+Content = Path | bytes  # a file's place in a folder, or its bytes out of an archive
+Member = tuple[str, int, Callable[[], bytes] | None]  # of an archive: its name, its size and, if it is a file, a reader
 
 MAX_BYTES = 1 << 31  # of all files in an archive; more is a mistake or an attack
 DAMAGE = (
@@ -31,19 +34,17 @@ class Tree:
     """Files by their names relative to the root; the only top folder of an archive is its root."""
 
     path: Path
-    names: tuple[str, ...]
-    content: Callable[[str], bytes]
+    files: Mapping[str, Content]
 
-    @cached_property
-    def files(self) -> frozenset[str]:
-        """All names, for lookups."""
-        return frozenset(self.names)
-
-    def read(self, name: str) -> bytes:
-        """Return the content of a file."""
+    def entry(self, name: str) -> tuple[str, Content]:
+        """Return the full name of a file, for errors, and its content."""
         if name not in self.files:
             raise DamagedError(f"{self.path} is incomplete: it has no '{name}'.")
-        return self.content(name)
+        return str(self.path / name), self.files[name]
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file."""
+        return read(self.entry(name)[1])
 
     def lines(self, name: str) -> list[str]:
         """Return the non-empty lines of a text file."""
@@ -52,28 +53,18 @@ class Tree:
         except UnicodeDecodeError:
             raise errors.InputError(f"{self.path / name} is damaged: it is not a text file.") from None
 
-    def reader(self, names: Sequence[str]) -> Callable[[int], bytes]:
-        """Return a function that reads these files by index, even after the archive is closed."""
-        if self.path.is_dir():
-            return lambda index: (self.path / names[index]).read_bytes()
-        return [self.read(name) for name in names].__getitem__
+
+def read(content: Content) -> bytes:
+    """Return the bytes of a file."""
+    return content.read_bytes() if isinstance(content, Path) else content
 
 
 @contextmanager
 def open_tree(path: Path) -> Iterator[Tree]:
     """Open a folder or an archive; any damage found while it is open is reported in one sentence."""
     try:
-        if path.is_dir():
-            files = tuple(str(file.relative_to(path)) for file in walk(path))
-            yield Tree(path, files, lambda name: (path / name).read_bytes())
-        elif path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
-                yield _archive_tree(path, sizes, archive.read)
-        else:
-            contents = _read_tar(path)
-            sizes = {name: len(content) for name, content in contents.items()}
-            yield _archive_tree(path, sizes, contents.__getitem__)
+        folder = {str(file.relative_to(path)): file for file in walk(path)} if path.is_dir() else None
+        yield Tree(path, _read_archive(path) if folder is None else folder)
     except errors.EvenhandError:
         raise
     except DAMAGE as error:
@@ -82,10 +73,15 @@ def open_tree(path: Path) -> Iterator[Tree]:
         raise errors.InputError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def walk(folder: Path) -> Iterator[Path]:
-    """Yield all files below a folder in order, without hidden ones; fast enough for a hundred thousand."""
+def walk(path: Path) -> Iterator[Path]:
+    """Yield all files below a folder in order, without hidden ones; fast enough for a hundred thousand.
+
+    A path that is not a folder is yielded itself.
+    """
+    if not path.is_dir():
+        yield path
     seen = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for place, folders, names in os.walk(path, followlinks=True):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         facts = os.stat(place)  # noqa: PTH116 - faster than Path
         if (facts.st_dev, facts.st_ino) in seen:  # a link to a parent folder would never end
@@ -96,33 +92,35 @@ def walk(folder: Path) -> Iterator[Path]:
         yield from (inside / name for name in sorted(names) if name[0] != ".")
 
 
-def _read_tar(path: Path) -> dict[str, bytes]:
+def _read_archive(path: Path) -> dict[str, bytes]:
     """Read all files at once: a compressed tar can only be read from beginning to end."""
     contents: dict[str, bytes] = {}
     total = 0
+    for name, size, content in _zip_members(path) if path.suffix == ".zip" else _tar_members(path):
+        if size < 0:  # would lead back to this member for ever
+            raise EOFError
+        total += size
+        if total > MAX_BYTES:
+            raise errors.InputError(f"{path} is too large: its files have more than 2 GB.")
+        if content:
+            contents[name] = content()
+            if len(contents[name]) != size:
+                raise EOFError
+    parts = {name: PurePosixPath(name).parts for name in contents}
+    if outside := [name for name in contents if name.startswith("/") or ".." in parts[name]]:
+        raise errors.InputError(f"{path} holds a file outside its own folder, '{outside[0]}'. Do not trust it.")
+    nested = len({name[:1] for name in parts.values()}) == 1 and all(len(name) > 1 for name in parts.values())
+    return {"/".join(parts[name][nested:]): content for name, content in contents.items()}
+
+
+def _zip_members(path: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            yield member.filename, member.file_size, None if member.is_dir() else partial(archive.read, member)
+
+
+def _tar_members(path: Path) -> Iterator[Member]:
     with tarfile.open(path) as archive:
         for member in archive:
-            if member.size < 0:  # would lead back to this member for ever
-                raise EOFError
-            total += member.size
-            _check_size(path, total)
-            if member.isfile() and not member.issparse() and (file := archive.extractfile(member)):
-                contents[member.name] = file.read()
-                if len(contents[member.name]) != member.size:
-                    raise EOFError
-    return contents
-
-
-def _archive_tree(path: Path, sizes: Mapping[str, int], content: Callable[[str], bytes]) -> Tree:
-    parts = {name: PurePosixPath(name).parts for name in sizes}
-    if outside := [name for name in sizes if name.startswith("/") or ".." in parts[name]]:
-        raise errors.InputError(f"{path} holds a file outside its own folder, '{outside[0]}'. Do not trust it.")
-    _check_size(path, sum(sizes.values()))
-    nested = len({name[:1] for name in parts.values()}) == 1 and all(len(name) > 1 for name in parts.values())
-    short = {"/".join(inner[nested:]): name for name, inner in parts.items()}
-    return Tree(path, tuple(short), lambda name: content(short[name]))
-
-
-def _check_size(path: Path, size: int) -> None:
-    if size > MAX_BYTES:
-        raise errors.InputError(f"{path} is too large: its files have more than 2 GB.")
+            file = archive.extractfile(member) if member.isfile() and not member.issparse() else None
+            yield member.name, member.size, file.read if file else None

@@ -1,6 +1,9 @@
-"""Datasets from arrays: checked, brought to one form, and split if they have no test set."""
+"""Datasets from arrays, in Python or in an .npz file: checked, brought to one form, split if there is no test set."""
 
+import zipfile
 from collections.abc import Sequence
+from itertools import compress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +11,12 @@ import torch
 
 from evenhand import errors
 from evenhand.datasets.dataset import Dataset
+from evenhand.datasets.decoding import Array
 from evenhand.datasets.prepared import RawData
 
-Array = np.ndarray[Any, Any]
 HELD_OUT = 5  # without a test set, every fifth sample of a class is for testing
+NAMES = (("x_train", "y_train", "x_test", "y_test"), ("train_x", "train_y", "test_x", "test_y"), ("x", "y"))
+MAX_BYTES = 1 << 34  # of one array in a file; more is a mistake or an attack
 
 
 def dataset(train: Any, test: Any = None, name: str = "arrays", classes: Sequence[str] | None = None) -> Dataset:
@@ -33,26 +38,70 @@ def dataset(train: Any, test: Any = None, name: str = "arrays", classes: Sequenc
     >>> dataset(([[0.0], [1.0], [0.1], [0.9]], ["low", "high", "low", "high"]))
     Dataset(arrays: 2 + 2 samples of 2 classes)
     """
-    x, y = _pair(train)
-    test_x, test_y = (None, None) if test is None else _pair(test)
-    raw = raw_arrays(name, x, y, test_x, test_y, classes)
-    tensors = [
+    raw = _raw_data(name, _pair(train), None if test is None else _pair(test), classes)
+    x, y, test_x, test_y = (
         torch.from_numpy(np.ascontiguousarray(array)) for array in (raw.train_x, raw.train_y, raw.test_x, raw.test_y)
-    ]
-    return Dataset(name, tensors[0], tensors[1], tensors[2], tensors[3], raw.classes)
+    )
+    return Dataset(name, x, y, test_x, test_y, raw.classes)
 
 
-def raw_arrays(
-    name: str, x: Array, y: Array, test_x: Array | None, test_y: Array | None, classes: Sequence[str] | None = None
+def find_npz(path: Path) -> list[Path]:
+    """Return the file, which must be there."""
+    if not path.is_file():
+        raise errors.InputError(f"There is no file {path}.")
+    return [path]
+
+
+def read_npz(path: Path) -> RawData:
+    """Read an .npz file with x_train, y_train, x_test and y_test, or with x and y; `classes` may name the classes.
+
+    Samples are vectors (n, d) or images (n, c, h, w), (n, h, w, c) or (n, h, w), as uint8 or as floats in [0, 1];
+    labels are whole numbers or strings. Without a test set, every fifth sample of a class is held out for testing.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(info.file_size > MAX_BYTES for info in archive.infolist()):
+                raise errors.InputError(f"{path} is too large: one of its arrays has more than 16 GB.")
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        for array in arrays.values():
+            if not isinstance(array, np.ndarray):
+                raise ValueError  # numpy returns members without its header as bytes
+            if array.dtype.kind == "U":
+                array.tolist()  # raises for invalid characters
+    except errors.EvenhandError:
+        raise
+    except Exception:  # a broken header can raise nearly anything
+        raise errors.InputError(f"{path} is damaged or holds something other than arrays.") from None
+    classes = [str(name) for name in arrays["classes"].flatten()] if "classes" in arrays else None
+    for names in NAMES:
+        if set(names) <= set(arrays):
+            x, y, *test = (arrays[name] for name in names)
+            return _raw_data(str(path), (x, y), (test[0], test[1]) if test else None, classes)
+    found = ", ".join(sorted(arrays)) or "nothing"
+    raise errors.InputError(f"{path} must hold {', '.join(NAMES[0])}, or x and y. It holds {found}.")
+
+
+def hold_out(x: Any, y: Array) -> tuple[Any, Array, Any, Array]:
+    """Split an array or a list of samples: every fifth one of a class is for testing, but never its only one."""
+    held = np.zeros(len(y), bool)
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        held[rows[::HELD_OUT]] = len(rows) > 1
+    if isinstance(x, np.ndarray):
+        return x[~held], y[~held], x[held], y[held]
+    return list(compress(x, ~held)), y[~held], list(compress(x, held)), y[held]
+
+
+def _raw_data(
+    name: str, train: tuple[Array, Array], test: tuple[Array, Array] | None, classes: Sequence[str] | None
 ) -> RawData:
     """Check samples and labels, number the classes from 0, and hold out samples if there is no test set."""
-    x, y = _samples(name, x), _labels(name, y, len(x))
-    if test_x is None or test_y is None:
-        held = held_out(y)
-        x, test_x, y, test_y = x[~held], x[held], y[~held], y[held]
+    x, y = _checked(name, *train)
+    if test is None:
+        x, y, test_x, test_y = hold_out(x, y)
     else:
-        test_x = _samples(name, test_x)
-        test_y = _labels(name, test_y, len(test_x))
+        test_x, test_y = _checked(name, *test)
         if test_x.shape[1:] != x.shape[1:] or test_x.dtype != x.dtype:
             expected, got = (f"{array.dtype} {array.shape[1:]}" for array in (x, test_x))
             raise errors.wrong(f"The test samples of {name}", f"be like the training samples, {expected}", got)
@@ -69,17 +118,17 @@ def raw_arrays(
     return RawData(x, numbers[: len(y)], test_x, numbers[len(y) :], class_names)
 
 
-def held_out(y: Array) -> Array:
-    """Mark every fifth sample of a class for testing, but never its only one."""
-    held = np.zeros(len(y), bool)
-    for label in np.unique(y):
-        rows = np.flatnonzero(y == label)
-        held[rows[::HELD_OUT]] = len(rows) > 1
-    return held
+def _checked(name: str, x: Array, y: Array) -> tuple[Array, Array]:
+    """Return vectors (n, d) or images (n, c, h, w), as uint8 or float32, with one whole number or string for each."""
+    x = _samples(name, x)
+    if y.shape not in ((len(x),), (len(x), 1)):
+        raise errors.wrong(f"The labels of {name}", f"have the shape ({len(x)},), one per sample", y.shape)
+    if y.dtype.kind not in "iuUb":
+        raise errors.wrong(f"The labels of {name}", "be whole numbers or strings", str(y.dtype))
+    return x, y.reshape(-1).astype(np.int64 if y.dtype.kind == "u" else y.dtype)  # signed and unsigned may be mixed
 
 
 def _samples(name: str, x: Array) -> Array:
-    """Return vectors (n, d) or images (n, c, h, w), as uint8 or float32."""
     if x.ndim == 3:
         x = x[:, None]
     elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
@@ -101,15 +150,6 @@ def _samples(name: str, x: Array) -> Array:
         # Not converted to uint8 here: only their owner knows whether 1 is white or nearly black.
         raise errors.wrong(f"Images of {name} as whole numbers", "be uint8", f"{x.dtype}, {values}")
     return floats
-
-
-def _labels(name: str, y: Array, count: int) -> Array:
-    """Return one whole number or string per sample."""
-    if y.shape not in ((count,), (count, 1)):
-        raise errors.wrong(f"The labels of {name}", f"have the shape ({count},), one per sample", y.shape)
-    if y.dtype.kind not in "iuUb":
-        raise errors.wrong(f"The labels of {name}", "be whole numbers or strings", str(y.dtype))
-    return y.reshape(count).astype(np.int64 if y.dtype.kind == "u" else y.dtype)  # signed and unsigned may be mixed
 
 
 def _pair(data: Any) -> tuple[Array, Array]:

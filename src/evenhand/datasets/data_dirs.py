@@ -14,18 +14,13 @@ def cache_dir() -> Path:
 def search_path() -> list[Path]:
     """Return the directories to search, in order: EVENHAND_DATA (--data-dir), the cache, the system's.
 
-    EVENHAND_DATA is a list of directories with `:` between, unless it names one existing directory as a whole:
-    --data-dir may contain a colon.
+    Downloads go to the first one. EVENHAND_DATA is a list of directories with `:` between, unless it names one existing
+    directory as a whole: --data-dir may contain a colon.
     """
     text = os.environ.get("EVENHAND_DATA", "")
     single = os.path.isdir(text)  # noqa: PTH112 - Path raises for a long list
     parts = [text] if single else text.split(os.pathsep)
     return [*(expand(part) for part in parts if part), cache_dir(), SYSTEM]
-
-
-def download_dir() -> Path:
-    """Return the first directory of EVENHAND_DATA, or the cache."""
-    return search_path()[0]
 
 
 def expand(path: str) -> Path:

@@ -5,103 +5,80 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
-from PIL.Image import Transpose
 
 from evenhand import errors
 from evenhand.datasets import archives
 
 Array = np.ndarray[Any, Any]
+EncodedImages = Sequence[tuple[str, archives.Content]]
+"""The name of each image, for errors, and its content."""
 Progress = Callable[[str, int, int], None]
 """Called with a description of the work, the amount done and the total."""
 
 MAX_PIXELS = 1 << 26  # of one image; more is a mistake or an attack
-ORIENTATION = 0x0112  # the EXIF tag
-FLIPS = (Transpose.FLIP_LEFT_RIGHT, Transpose.ROTATE_180, Transpose.FLIP_TOP_BOTTOM, Transpose.TRANSPOSE)
-TURNS: dict[Any, Transpose] = dict(
-    enumerate((*FLIPS, Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90), start=2)
-)
 
 
-@dataclass(frozen=True)
-class EncodedImages:
-    """Images that are not decoded yet.
+def decode(
+    images: EncodedImages, path: Path, progress: Progress, size: int | None = None, skip_bad: bool | None = None
+) -> tuple[Array, list[str]]:
+    """Write images as one array (n, 3, h, w); return the indices of those kept, and notes on the others.
 
     Parameters
     ----------
-    names
-        Names of the images, for errors.
-    content
-        Returns the bytes of the image with this index.
     size
         Side of the square to which all are resized: the shorter side is scaled, the longer one cropped. None keeps
         their size, which must then be the same for all.
     skip_bad
         Skip images that cannot be read, and note them. None for known datasets, where no image may be missing.
     """
+    if not images:
+        raise errors.InputError("There are no images.")
+    shape = _first_shape(images) if size is None else (size, size)
+    pixels = np.lib.format.open_memmap(path, "w+", np.uint8, (len(images), 3, *shape))
+    with path.open("r+b") as file:  # a full disk raises here, instead of killing the process at a later write
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    bad: dict[int, str] = {}
 
-    names: Sequence[str]
-    content: Callable[[int], bytes]
-    size: int | None = None
-    skip_bad: bool | None = None
+    def work(index: int) -> None:
+        try:
+            pixels[index] = decode_image(archives.read(images[index][1]), size, shape).transpose(2, 0, 1)
+        except errors.InputError as error:
+            bad[index] = str(error)
+        except OSError as error:
+            bad[index] = f"{error.strerror or error}."
 
-    def decode(self, path: Path, progress: Progress) -> tuple[Array, list[str]]:
-        """Write all images as one array (n, 3, h, w); return the indices of those kept, and notes on the others."""
-        if not self.names:
-            raise errors.InputError("There are no images.")
-        bad: dict[int, str] = {}
-        shape = self._shape(bad)
-        pixels = np.lib.format.open_memmap(path, "w+", np.uint8, (len(self.names), 3, *shape))
-        with path.open("r+b") as file:  # a full disk raises here, instead of killing the process at a later write
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-        def work(index: int) -> None:
-            try:
-                pixels[index] = decode_image(self.content(index), self.size, shape).transpose(2, 0, 1)
-            except (errors.InputError, OSError) as error:
-                bad[index] = _reason(error)
-
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for done, _ in enumerate(pool.map(work, range(len(self.names))), start=1):
-                if done % 100 == 0 or done == len(self.names):
-                    progress("decoding", done, len(self.names))
-        if not bad:
-            pixels.flush()
-            return np.arange(len(self.names)), []
-        if not self.skip_bad or len(bad) == len(self.names):
-            raise self._error(bad)
-        kept = np.setdiff1d(np.arange(len(self.names)), sorted(bad))
-        path.unlink()  # the mapped pixels stay readable
-        np.save(path, pixels[kept])
-        return kept, [f"Skipped {self.names[index]}: {bad[index]}" for index in sorted(bad)]
-
-    def _shape(self, bad: dict[int, str]) -> tuple[int, int]:
-        """Return the requested size, or that of the first readable image."""
-        if self.size is not None:
-            return self.size, self.size
-        for index in range(len(self.names)):
-            try:
-                height, width = decode_image(self.content(index)).shape[:2]
-                return height, width
-            except (errors.InputError, OSError) as error:
-                bad[index] = _reason(error)
-                if not self.skip_bad:
-                    break
-        raise self._error(bad)
-
-    def _error(self, bad: dict[int, str]) -> errors.InputError:
-        first = min(bad)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for done, _ in enumerate(pool.map(work, range(len(images))), start=1):
+            if done % 100 == 0 or done == len(images):
+                progress("decoding", done, len(images))
+    if not bad:
+        pixels.flush()
+        return np.arange(len(images)), []
+    if not skip_bad or len(bad) == len(images):
         others = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-        sentence = f"{self.names[first]}{others} cannot be used: {bad[first]}"
-        if self.skip_bad is None:
-            return archives.DamagedError(sentence)
-        then = "No image is left." if self.skip_bad else "Fix or remove such images, or use --skip-bad."
-        return errors.InputError(f"{sentence} {then}")
+        sentence = f"{images[min(bad)][0]}{others} cannot be used: {bad[min(bad)]}"
+        if skip_bad is None:
+            raise archives.DamagedError(sentence)
+        then = "No image is left." if skip_bad else "Fix or remove such images, or use --skip-bad."
+        raise errors.InputError(f"{sentence} {then}")
+    kept = np.setdiff1d(np.arange(len(images)), sorted(bad))
+    path.unlink()  # the mapped pixels stay readable
+    np.save(path, pixels[kept])
+    return kept, [f"Skipped {images[index][0]}: {bad[index]}" for index in sorted(bad)]
+
+
+def _first_shape(images: EncodedImages) -> tuple[int, int]:
+    """Return the size of the first readable image."""
+    for _, content in images:
+        with suppress(errors.InputError, OSError):
+            height, width, _ = decode_image(archives.read(content)).shape
+            return height, width
+    return 1, 1  # any will do: none can be read
 
 
 def decode_image(content: bytes, size: int | None = None, shape: tuple[int, int] | None = None) -> Array:
@@ -133,14 +110,9 @@ def _open(content: bytes, size: int | None) -> Image.Image:
         if size is not None:
             image.draft("RGB", (2 * size, 2 * size))  # decodes a large JPEG at a fraction of its size
         image.load()
-        plain, turn = _rgb(image), None
         with suppress(Exception):  # a complete image may have broken EXIF data
-            turn = TURNS.get(image.getexif().get(ORIENTATION))
-    return plain if turn is None else plain.transpose(turn)
-
-
-def _reason(error: errors.InputError | OSError) -> str:
-    return f"{error.strerror or error}." if isinstance(error, OSError) else str(error)
+            ImageOps.exif_transpose(image, in_place=True)
+        return _rgb(image)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -8,36 +8,31 @@ import numpy as np
 
 from evenhand import errors
 from evenhand.datasets import archives
-from evenhand.datasets.arrays import held_out
-from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.decoding import EncodedImages, Progress
-from evenhand.datasets.prepared import RawData, load_prepared
+from evenhand.datasets.arrays import hold_out
+from evenhand.datasets.decoding import Array
+from evenhand.datasets.prepared import RawData
 
-Array = np.ndarray[Any, Any]
 IMAGES = ("Image", ("image", "img"))  # the type of a column, and its usual names
 LABELS = ("ClassLabel", ("label", "labels", "fine_label"))
 TEST_NAMES = ("test", "validation", "valid", "val")
 
 
-def load_hugging_face(path: Path, progress: Progress, size: int | None = None, skip_bad: bool = False) -> Dataset:
-    """Load a folder of Arrow or Parquet files, or one such file.
+def find_tables(path: Path) -> list[Path]:
+    """Return the Arrow and Parquet files of a folder, or one such file; there must be some."""
+    files = [file for file in archives.walk(path) if file.suffix in (".arrow", ".parquet")]
+    if not path.exists() or not files:
+        raise errors.InputError(f"There are no .arrow or .parquet files in {path}.")
+    return files
+
+
+def read_hugging_face(path: Path) -> RawData:
+    """Read the images and labels of both splits.
 
     The name of a file or of its folder begins with the split: train, and test, validation, valid or val. Without a
     second split, every fifth sample of a class is held out for testing.
     """
-    files = list(archives.walk(path)) if path.is_dir() else [path]
-    files = [file for file in files if file.suffix in (".arrow", ".parquet")]
-    if not path.exists() or not files:
-        raise errors.InputError(f"There are no .arrow or .parquet files in {path}.")
-    options = {"size": size, "skip_bad": skip_bad}
-    return load_prepared(
-        f"hf:{path}", path, files, lambda: read_hugging_face(path, files, size, skip_bad), progress, options
-    )
-
-
-def read_hugging_face(path: Path, files: list[Path], size: int | None, skip_bad: bool) -> RawData:
-    """Read the images and labels of both splits."""
     splits: dict[str, list[Path]] = {}
+    files = find_tables(path)
     for file in files:
         splits.setdefault(_split(file.relative_to(path.parent)), []).append(file)
     test = next((name for name in TEST_NAMES if name in splits), None)
@@ -45,9 +40,7 @@ def read_hugging_face(path: Path, files: list[Path], size: int | None, skip_bad:
     if test and "train" in splits:
         test_images, test_labels, _ = _columns(path, splits[test])
     else:
-        held = held_out(labels)
-        test_images, test_labels = [images[row] for row in np.flatnonzero(held)], labels[held]
-        images, labels = [images[row] for row in np.flatnonzero(~held)], labels[~held]
+        images, labels, test_images, test_labels = hold_out(images, labels)
     if not classes:
         if labels.max() >= len(labels):
             raise errors.wrong(f"The labels of {path}", "number its classes from 0", int(labels.max()))
@@ -55,8 +48,8 @@ def read_hugging_face(path: Path, files: list[Path], size: int | None, skip_bad:
     if len(classes) < 2:
         raise errors.InputError(f"{path} must have at least two classes. It has {len(classes)}.")
     train_x, test_x = (
-        EncodedImages([f"{split} image {row} of {path}" for row in range(len(rows))], rows.__getitem__, size, skip_bad)
-        for split, rows in (("Training", images), ("Test", test_images))
+        [(f"{split} image {row} of {path}", content) for row, content in enumerate(contents)]
+        for split, contents in (("Training", images), ("Test", test_images))
     )
     return RawData(train_x, labels, test_x, test_labels, classes)
 

@@ -1,23 +1,28 @@
-"""MNIST and Fashion-MNIST, from their four IDX files, packed with gzip or not."""
+"""MNIST and Fashion-MNIST, from their four IDX files, packed with gzip or not, and the embedded `fashion-cut`."""
 
 import zlib
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
 
 from evenhand import errors
 from evenhand.datasets import archives, fetch
-from evenhand.datasets.decoding import Progress
-from evenhand.datasets.fashion_cut import CLOTHES
+from evenhand.datasets.dataset import Dataset
+from evenhand.datasets.decoding import Array, Progress
 from evenhand.datasets.prepared import RawData
-from evenhand.datasets.source import DiskLayout, Fetcher, Source
+from evenhand.datasets.source import Fetcher, Source
 
-Array = np.ndarray[Any, Any]
-SIDE = 28
+SIDE, COLUMNS = 28, 50
 FILES = {split: (f"{split}-images-idx3-ubyte", f"{split}-labels-idx1-ubyte") for split in ("train", "t10k")}
 MAX_BYTES = 1 << 28  # of one file; the largest of the four has 47 million
 DIGITS = tuple("0123456789")
+CLOTHES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
 def read_idx(path: Path, classes: tuple[str, ...]) -> RawData:
@@ -36,7 +41,7 @@ def _read_split(tree: archives.Tree, split: str) -> tuple[Array, Array]:
 
 def _read_array(tree: archives.Tree, name: str, rank: int) -> Array:
     """Read two zero bytes, the type (8: bytes), the rank, that many sizes of four bytes each, then the values."""
-    packed = f"{name}.gz" in tree.names
+    packed = f"{name}.gz" in tree.files
     path = tree.path / (f"{name}.gz" if packed else name)
     content = _unpacked(path, tree.read(path.name)) if packed else tree.read(name)
     start = 4 + 4 * rank
@@ -50,14 +55,12 @@ def _read_array(tree: archives.Tree, name: str, rank: int) -> Array:
 
 
 def _unpacked(path: Path, content: bytes) -> bytes:
-    try:
-        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    with suppress(zlib.error):
         plain = unpacker.decompress(content, MAX_BYTES)
-        if not unpacker.eof:
-            raise EOFError
-    except (zlib.error, EOFError):
-        raise archives.DamagedError(f"{path} is damaged or incomplete.") from None
-    return plain
+        if unpacker.eof:
+            return plain
+    raise archives.DamagedError(f"{path} is damaged or incomplete.")
 
 
 def fetch_from_debian(home: Path, progress: Progress) -> None:
@@ -72,13 +75,30 @@ def _official(base: str, folder: str, hashes: str) -> Fetcher:
     return fetch.official(base, dict(zip(names, (f"md5:{digits}" for digits in hashes.split()), strict=True)), folder)
 
 
+@cache
+def fashion_cut() -> Dataset:
+    """Load 500 + 150 images of each class, which scripts/cut_fashion.py cut out of Fashion-MNIST."""
+    (train_x, train_y), (test_x, test_y) = _read_sheet("train"), _read_sheet("test")
+    return Dataset("fashion-cut", train_x, train_y, test_x, test_y, CLOTHES)
+
+
+def _read_sheet(split: str) -> tuple[Tensor, Tensor]:
+    """Cut a sheet into its images: 50 in a row, one class after the other."""
+    with (files("evenhand.datasets") / "embedded" / f"{split}.png").open("rb") as file:
+        pixels = np.asarray(Image.open(file))
+    images = pixels.reshape(-1, SIDE, COLUMNS, SIDE).transpose(0, 2, 1, 3).reshape(-1, 1, SIDE, SIDE)
+    labels = torch.arange(len(CLOTHES)).repeat_interleave(len(images) // len(CLOTHES))
+    return torch.from_numpy(np.ascontiguousarray(images)), labels
+
+
 MNIST = Source(
     name="mnist",
     title="MNIST: handwritten digits",
     shape=(1, SIDE, SIDE),
     classes=10,
     counts=(60_000, 10_000),
-    layouts=(DiskLayout(("mnist", "MNIST/raw", "MNIST"), lambda path: read_idx(path, DIGITS)),),
+    paths=("mnist", "MNIST/raw", "MNIST"),
+    read=lambda path: read_idx(path, DIGITS),
     origins={
         "official": _official(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -94,7 +114,8 @@ FASHION = Source(
     shape=(1, SIDE, SIDE),
     classes=10,
     counts=(60_000, 10_000),
-    layouts=(DiskLayout(("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"), lambda path: read_idx(path, CLOTHES)),),
+    paths=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"),
+    read=lambda path: read_idx(path, CLOTHES),
     origins={
         "official": _official(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",

@@ -2,15 +2,15 @@
 
 from evenhand import errors
 from evenhand.datasets import data_dirs
+from evenhand.datasets.arrays import find_npz, read_npz
 from evenhand.datasets.cifar import CIFAR10, CIFAR100
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.decoding import Progress
-from evenhand.datasets.fashion_cut import fashion_cut
-from evenhand.datasets.hugging_face import load_hugging_face
-from evenhand.datasets.idx import FASHION, MNIST
-from evenhand.datasets.image_folder import load_image_folder
+from evenhand.datasets.hugging_face import find_tables, read_hugging_face
+from evenhand.datasets.idx import FASHION, MNIST, fashion_cut
+from evenhand.datasets.image_folder import find_images, read_image_folder
 from evenhand.datasets.mini_imagenet import MINI_IMAGENET
-from evenhand.datasets.npz import load_npz
+from evenhand.datasets.prepared import load_prepared
 from evenhand.datasets.source import Source
 from evenhand.datasets.tiny_imagenet import TINY_IMAGENET
 
@@ -18,7 +18,11 @@ EMBEDDED = "fashion-cut"
 SOURCES: dict[str, Source] = {
     source.name: source for source in (CIFAR10, CIFAR100, MINI_IMAGENET, TINY_IMAGENET, FASHION, MNIST)
 }
-CUSTOM = ("folder", "npz", "hf")
+CUSTOM = {  # how to find the files below a path, and how to read them
+    "folder": (find_images, read_image_folder),
+    "npz": (find_npz, read_npz),
+    "hf": (find_tables, read_hugging_face),
+}
 
 
 def check_name(name: str) -> str:
@@ -45,21 +49,19 @@ def load(
     progress
         Called during downloads and decoding with a description, the amount done and the total.
     """
+    kind, _, place = check_name(name).partition(":")
+    images = kind in ("folder", "hf")
+    if not images and (size is not None or skip_bad):
+        raise errors.InputError(f"--size and --skip-bad apply only to custom images (folder: and hf:), not to {name}.")
+    if size is not None:
+        errors.whole("The 'size' of images", size, 1, 4096)
     try:
-        return _load(name, size, skip_bad, progress)
+        if name == EMBEDDED:
+            return fashion_cut()
+        if name in SOURCES:
+            return SOURCES[name].load(progress)
+        (find, read), path = CUSTOM[kind], data_dirs.expand(place)
+        skip = skip_bad if images else None
+        return load_prepared(f"{kind}:{path}", path, find(path), lambda: read(path), progress, size, skip)
     except OSError as error:
         raise errors.InputError(f"{error.filename or name} cannot be read: {error.strerror or error}.") from None
-
-
-def _load(name: str, size: int | None, skip_bad: bool, progress: Progress) -> Dataset:
-    kind, _, path = check_name(name).partition(":")
-    if kind in ("folder", "hf"):
-        if size is not None:
-            errors.whole("The 'size' of images", size, 1, 4096)
-        load_images = load_image_folder if kind == "folder" else load_hugging_face
-        return load_images(data_dirs.expand(path), progress, size, skip_bad)
-    if size is not None or skip_bad:
-        raise errors.InputError(f"--size and --skip-bad apply only to custom images (folder: and hf:), not to {name}.")
-    if kind == "npz":
-        return load_npz(data_dirs.expand(path), progress)
-    return fashion_cut() if name == EMBEDDED else SOURCES[name].load(progress)

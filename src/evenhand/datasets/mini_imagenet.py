@@ -8,7 +8,6 @@ learned: the first 500 images of a class are for training and its last 100 for t
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -16,51 +15,54 @@ import numpy as np
 
 from evenhand import errors
 from evenhand.datasets import archives, pickles
-from evenhand.datasets.image_folder import class_numbers, images_by_class, raw_images, subfolders
+from evenhand.datasets.decoding import Array
+from evenhand.datasets.image_folder import Images, images_by_class, labelled, subfolders
 from evenhand.datasets.prepared import RawData
-from evenhand.datasets.source import DiskLayout, Source
+from evenhand.datasets.source import Source
 
 SIDE, TRAIN, TEST, CLASSES = 84, 500, 100, 100
 SPLITS = ("train", "val", "test")
+LISTS = ("train.csv", "val.csv", "test.csv")
 
 
 def read_mini_imagenet(path: Path) -> RawData:
     """Read a folder in whichever of the three forms it has."""
     with archives.open_tree(path) as tree:
-        tables = [name for name in tree.names if name.endswith((".pkl", ".pickle")) and "/" not in name]
-        lists = [f"{split}.csv" for split in SPLITS]
+        tables = [name for name in tree.files if name.endswith((".pkl", ".pickle")) and "/" not in name]
         if tables:
-            raw = _read_pickles(tree, tables)
-        elif all(name in tree.files for name in lists):
-            raw = _read_lists(tree, lists)
+            train, test = _cut(_read_pickles(tree, tables))
+        elif all(name in tree.files for name in LISTS):
+            train, test = _cut(_read_lists(tree))
         else:
-            raw = _read_folders(path)
+            train, test = _read_folders(path)
+    (train_x, train_y), (test_x, test_y) = labelled(train), labelled(test)
+    if tables:
+        train_x, test_x = (np.stack(images).transpose(0, 3, 1, 2) for images in (train_x, test_x))
     usual = (CLASSES, CLASSES * TRAIN, CLASSES * TEST)
-    counts = (len(raw.classes), len(raw.train_y), len(raw.test_y))
-    if counts == usual:
-        return raw
+    counts = (len(train), len(train_y), len(test_y))
     got, expected = ("{} classes with {} + {} images".format(*numbers) for numbers in (counts, usual))
-    return replace(raw, notes=(f"This MiniImageNet has {got} instead of the usual {expected}.",))
+    notes = () if got == expected else (f"This MiniImageNet has {got} instead of the usual {expected}.",)
+    return RawData(train_x, train_y, test_x, test_y, tuple(train), notes)
 
 
-def _read_folders(path: Path) -> RawData:
-    """Read CLASS/IMAGE, or the same below train, val and test."""
+def _read_folders(path: Path) -> tuple[Images, Images]:
+    """List CLASS/IMAGE, or the same below train, val and test."""
     inner = subfolders(path)
     splits = {name: images_by_class(inner[name]) for name in SPLITS if name in inner}
     if {"train", "test"} <= set(splits) and set(splits["train"]) == set(splits["test"]):
-        return raw_images(splits["train"], splits["test"], SIDE, None)
-    images: dict[str, list[Path]] = {} if splits else images_by_class(path)
+        return splits["train"], splits["test"]
+    images: Images = {} if splits else images_by_class(path)
     for split, own in splits.items():
         if twice := set(own) & set(images):
             raise errors.InputError(f"The class '{min(twice)}' is in {path / split} and in another split.")
         images |= own
-    return raw_images(*_cut(images), SIDE, None)
+    return _cut(images)
 
 
-def _read_lists(tree: archives.Tree, names: list[str]) -> RawData:
+def _read_lists(tree: archives.Tree) -> Images:
     """Read lines of `filename,label`; the images are in `images` or next to the lists."""
-    images: dict[str, list[Path]] = {}
-    for name in names:
+    images: Images = {}
+    for name in LISTS:
         try:
             rows = list(csv.reader(io.StringIO("\n".join(tree.lines(name)))))
         except csv.Error:
@@ -73,13 +75,13 @@ def _read_lists(tree: archives.Tree, names: list[str]) -> RawData:
             inside = f"images/{file}" if f"images/{file}" in tree.files else file
             if inside not in tree.files:
                 raise errors.InputError(f"{tree.path / name} lists the image '{file}', which does not exist.")
-            images.setdefault(label, []).append(tree.path / inside)
-    return raw_images(*_cut(images), SIDE, None)
+            images.setdefault(label, []).append(tree.entry(inside))
+    return images
 
 
-def _read_pickles(tree: archives.Tree, names: list[str]) -> RawData:
+def _read_pickles(tree: archives.Tree, names: list[str]) -> dict[str, Array]:
     """Read `image_data` (n, 84, 84, 3) and `class_dict` {class: rows}, or `data` and `labels`."""
-    images: dict[str, np.ndarray[Any, Any]] = {}
+    images: dict[str, Array] = {}
     for name in names:
         path = tree.path / name
         table = pickles.read_dict(tree.read(name), path)
@@ -90,9 +92,7 @@ def _read_pickles(tree: archives.Tree, names: list[str]) -> RawData:
         if twice := set(rows) & set(images):
             raise errors.InputError(f"The class '{min(twice)}' is in {path} and in another pickle.")
         images |= {label: pixels[own] for label, own in rows.items()}
-    train, test = _cut(images)
-    train_x, test_x = (np.concatenate(list(split.values())).transpose(0, 3, 1, 2) for split in (train, test))
-    return RawData(train_x, class_numbers(train), test_x, class_numbers(test), tuple(train))
+    return images
 
 
 def _rows_by_class(table: Mapping[str, Any], path: Path, count: int) -> dict[str, list[int]]:
@@ -111,7 +111,7 @@ def _rows_by_class(table: Mapping[str, Any], path: Path, count: int) -> dict[str
     return {label: [int(row) for row in own] for label, own in rows.items()}
 
 
-def _is_flat(values: object) -> TypeGuard[list[Any] | np.ndarray[Any, Any]]:
+def _is_flat(values: object) -> TypeGuard[list[Any] | Array]:
     return isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim == 1)
 
 
@@ -124,10 +124,8 @@ def _cut(images: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             f"Each class of miniimagenet must have more than {TRAIN} images, the last ones for testing. "
             f"'{few[0]}' has {len(images[few[0]])}."
         )
-    labels = sorted(images)
-    return {label: images[label][:TRAIN] for label in labels}, {
-        label: images[label][TRAIN:][-TEST:] for label in labels
-    }
+    train = {label: images[label][:TRAIN] for label in sorted(images)}
+    return train, {label: images[label][TRAIN:][-TEST:] for label in train}
 
 
 MINI_IMAGENET = Source(
@@ -136,5 +134,6 @@ MINI_IMAGENET = Source(
     shape=(3, SIDE, SIDE),
     classes=CLASSES,
     counts=(CLASSES * TRAIN, CLASSES * TEST),
-    layouts=(DiskLayout(("mini-imagenet", "miniimagenet", "mini_imagenet", "miniImageNet"), read_mini_imagenet),),
+    paths=("mini-imagenet", "miniimagenet", "mini_imagenet", "miniImageNet"),
+    read=read_mini_imagenet,
 )

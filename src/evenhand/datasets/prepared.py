@@ -10,11 +10,10 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ import torch
 from evenhand import errors
 from evenhand.datasets import data_dirs
 from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.decoding import EncodedImages, Progress
+from evenhand.datasets.decoding import Array, EncodedImages, Progress, decode
 
 FORMAT = 1  # increase it when prepared data of an older version must not be read
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
@@ -35,10 +34,10 @@ WRITING = threading.Lock()  # threads of one process write one after the other
 class RawData:
     """What a reader returns: arrays or encoded images, and their labels."""
 
-    train_x: "np.ndarray[Any, Any] | EncodedImages"
-    train_y: "np.ndarray[Any, Any]"
-    test_x: "np.ndarray[Any, Any] | EncodedImages"
-    test_y: "np.ndarray[Any, Any]"
+    train_x: Array | EncodedImages
+    train_y: Array
+    test_x: Array | EncodedImages
+    test_y: Array
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
@@ -46,33 +45,22 @@ class RawData:
 def load_prepared(
     name: str,
     path: Path,
-    sources: Iterable[Path],
+    files: Iterable[Path],
     read: Callable[[], RawData],
     progress: Progress,
-    options: Mapping[str, Any] | None = None,
+    size: int | None = None,
+    skip_bad: bool | None = None,
     check: Callable[[Dataset], None] = lambda _: None,
 ) -> Dataset:
     """Map the prepared arrays of a dataset into memory, and prepare them first if necessary.
 
-    Parameters
-    ----------
-    name
-        Name of the dataset.
-    path
-        Its folder or file; the arrays are written next to it.
-    sources
-        Its files; when their names, sizes or times change, the arrays are prepared again.
-    read
-        Reads the files.
-    progress
-        Called while images are decoded.
-    options
-        Everything else that decides the arrays, e.g. the size of the images.
-    check
-        Raises if the dataset is not what it should be; then no file is left behind.
+    They are written next to `path`, and again when the names, sizes or times of the `files` change. `size` and
+    `skip_bad` say how encoded images are decoded, see `decode`. `check` raises if the dataset is not what it should be;
+    then no file is left behind.
     """
-    state, path = _state(path, sources), path.absolute()
-    origin = json.dumps([name.partition(":")[0], str(path), options or {}], sort_keys=True)
+    state, path = _state(path, files), path.absolute()
+    options = {} if skip_bad is None else {"size": size, "skip_bad": skip_bad}  # a known dataset has only one size
+    origin = json.dumps([name.partition(":")[0], str(path), options], sort_keys=True)
     slug = "".join(c if c.isalnum() else "-" for c in path.name.lower())[:40]
     final = f"{slug}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}-{state}"
     homes = [path.parent / ".evenhand", data_dirs.cache_dir() / "prepared"]
@@ -82,7 +70,7 @@ def load_prepared(
     raw = read()
     for home in homes:
         with WRITING, suppress(_NotWritable):
-            return _prepare(name, raw, home / final, progress, check)
+            return _prepare(name, home / final, lambda folder: _write(raw, folder, progress, size, skip_bad), check)
     raise errors.RunError(f"Neither {homes[0]} nor {homes[1]} can be written, so {name} cannot be prepared.")
 
 
@@ -90,7 +78,7 @@ class _NotWritable(Exception):  # noqa: N818 - not an error: there is another fo
     pass
 
 
-def _prepare(name: str, raw: RawData, folder: Path, progress: Progress, check: Callable[[Dataset], None]) -> Dataset:
+def _prepare(name: str, folder: Path, write: Callable[[Path], None], check: Callable[[Dataset], None]) -> Dataset:
     """Write the arrays to a temporary folder, map them, and move them into place, where they stay mapped."""
     home, aside = folder.parent, folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
@@ -99,7 +87,7 @@ def _prepare(name: str, raw: RawData, folder: Path, progress: Progress, check: C
     except OSError:
         raise _NotWritable from None
     try:
-        _write(raw, aside, progress)
+        write(aside)
         dataset = _map(name, aside)
         check(dataset)
         _publish(name, aside, folder)
@@ -140,14 +128,14 @@ def _state(path: Path, files: Iterable[Path]) -> str:
     return hashed.hexdigest()[:12]
 
 
-def _write(raw: RawData, folder: Path, progress: Progress) -> None:
+def _write(raw: RawData, folder: Path, progress: Progress, size: int | None, skip_bad: bool | None) -> None:
     notes = list(raw.notes)
     for split, x, y in (("train", raw.train_x, raw.train_y), ("test", raw.test_x, raw.test_y)):
-        if isinstance(x, EncodedImages):
-            kept, skipped = x.decode(folder / f"{split}_x.npy", progress)
-            y, notes = y[kept], notes + skipped
-        else:
+        if isinstance(x, np.ndarray):
             np.save(folder / f"{split}_x.npy", np.ascontiguousarray(x) if x.flags.fnc else x)
+        else:
+            kept, skipped = decode(x, folder / f"{split}_x.npy", progress, size, skip_bad)
+            y, notes = y[kept], notes + skipped
         np.save(folder / f"{split}_y.npy", y.astype(np.int64))
     facts = {"classes": raw.classes, "notes": notes, "digest": _digest(folder)}
     (folder / FACTS).write_text(json.dumps(facts))

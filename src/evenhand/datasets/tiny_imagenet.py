@@ -6,9 +6,8 @@ import numpy as np
 
 from evenhand import errors
 from evenhand.datasets import archives, fetch
-from evenhand.datasets.decoding import EncodedImages
 from evenhand.datasets.prepared import RawData
-from evenhand.datasets.source import DiskLayout, Source
+from evenhand.datasets.source import Source
 
 SIDE = 64
 
@@ -18,7 +17,7 @@ def read_tiny_imagenet(path: Path) -> RawData:
     with archives.open_tree(path) as tree:
         classes = sorted(tree.lines("wnids.txt"))
         number = {name: row for row, name in enumerate(classes)}
-        train = sorted(name for name in tree.names if name.startswith("train/") and name.endswith(".JPEG"))
+        train = sorted(name for name in tree.files if name.startswith("train/") and name.endswith(".JPEG"))
         if not train:
             raise archives.DamagedError(f"{path} is incomplete: it has no images in 'train'.")
         labels = [line.split("\t")[:2] for line in tree.lines("val/val_annotations.txt")]
@@ -26,14 +25,11 @@ def read_tiny_imagenet(path: Path) -> RawData:
             raise errors.InputError(f"{path}/val/val_annotations.txt has a line without a known class: {invalid[0]}.")
         if unknown := [name for name in train if name.split("/")[1] not in number]:
             raise errors.InputError(f"{path}/wnids.txt does not name the class of {unknown[0]}.")
-        test = [f"val/images/{file}" for file, _ in labels]
-        if missing := [name for name in test if name not in tree.files]:
-            raise archives.DamagedError(f"{path} is incomplete: it has no '{missing[0]}'.")
         words = dict(line.split("\t", 1) for line in tree.lines("words.txt") if "\t" in line)
         return RawData(
-            EncodedImages([str(path / name) for name in train], tree.reader(train), SIDE),
+            [tree.entry(name) for name in train],
             np.array([number[name.split("/")[1]] for name in train]),
-            EncodedImages([str(path / name) for name in test], tree.reader(test), SIDE),
+            [tree.entry(f"val/images/{file}") for file, _ in labels],
             np.array([number[label] for _, label in labels]),
             tuple(words.get(name, name).split(",")[0] for name in classes),
         )
@@ -45,7 +41,8 @@ TINY_IMAGENET = Source(
     shape=(3, SIDE, SIDE),
     classes=200,
     counts=(100_000, 10_000),
-    layouts=(DiskLayout(("tiny-imagenet-200", "tiny-imagenet-200.zip"), read_tiny_imagenet),),
+    paths=("tiny-imagenet-200", "tiny-imagenet-200.zip"),
+    read=read_tiny_imagenet,
     origins={
         "official": fetch.official(
             "http://cs231n.stanford.edu/", {"tiny-imagenet-200.zip": "md5:90528d7ca1a48142e341f4ef8d21d0de"}
