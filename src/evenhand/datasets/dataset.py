@@ -10,22 +10,10 @@ from evenhand import errors
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples and their classes.
+    """Training and test samples (n, ...) with their classes (n,), numbers from 0 that `classes` names.
 
-    Parameters
-    ----------
-    name
-        Its name in reports.
-    train_x, test_x
-        Samples (n, ...).
-    train_y, test_y
-        Their classes (n,), numbers from 0.
-    classes
-        The names of the classes, by number.
-    digest
-        Hash of all samples and labels if they were read from files: a run resumes only with the data it began with.
-    notes
-        Remarks of its reader: unusual counts, skipped files.
+    The `digest` of a dataset that was read from files is a hash of all samples and labels: a run resumes only with the
+    data it began with. `notes` are remarks of its reader: unusual counts, skipped files.
     """
 
     name: str
@@ -44,19 +32,16 @@ class Dataset:
             raise errors.wrong(f"The test samples of {self.name}", f"be like its training samples, {sizes}", got)
         for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if len(x) != len(y):
-                raise errors.wrong(
-                    f"The number of {split} labels of {self.name}", f"be {len(x)}, one per sample", len(y)
-                )
-            counts = torch.bincount(y[(y >= 0) & (y < len(self.classes))], minlength=len(self.classes))
-            if counts.sum() != len(y):
-                invalid = y[(y < 0) | (y >= len(self.classes))]
-                raise errors.wrong(
-                    f"The {split} labels of {self.name}", f"be numbers below {len(self.classes)}", invalid[0].item()
-                )
-            if missing := (counts == 0).nonzero().flatten().tolist():
+                what = f"The number of {split} labels of {self.name}"
+                raise errors.wrong(what, f"be {len(x)}, one per sample", len(y))
+            if len(invalid := y[(y < 0) | (y >= len(self.classes))]):
+                what = f"The {split} labels of {self.name}"
+                raise errors.wrong(what, f"be numbers below {len(self.classes)}", invalid[0].item())
+            counts = torch.bincount(y, minlength=len(self.classes)).tolist()
+            if missing := [name for name, count in zip(self.classes, counts, strict=True) if not count]:
                 others = f" and {len(missing) - 1} more have" if len(missing) > 1 else " has"
                 raise errors.InputError(
-                    f"Every class of {self.name} must have {split} samples. '{self.classes[missing[0]]}'{others} none."
+                    f"Every class of {self.name} must have {split} samples. '{missing[0]}'{others} none."
                 )
 
     def __repr__(self) -> str:

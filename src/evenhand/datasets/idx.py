@@ -78,8 +78,7 @@ def _official(base: str, folder: str, hashes: str) -> Fetcher:
 @cache
 def fashion_cut() -> Dataset:
     """Load 500 + 150 images of each class, which scripts/cut_fashion.py cut out of Fashion-MNIST."""
-    (train_x, train_y), (test_x, test_y) = _read_sheet("train"), _read_sheet("test")
-    return Dataset("fashion-cut", train_x, train_y, test_x, test_y, CLOTHES)
+    return Dataset("fashion-cut", *_read_sheet("train"), *_read_sheet("test"), CLOTHES)
 
 
 def _read_sheet(split: str) -> tuple[Tensor, Tensor]:

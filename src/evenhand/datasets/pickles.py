@@ -102,11 +102,6 @@ class _Array(np.ndarray[Any, Any]):
         super().__setstate__((version, shape, kind.dtype, fortran, content))
 
 
-def _empty(*_: object) -> _Array:
-    """Return an empty array, which its state then fills."""
-    return _Array((0,), "b")
-
-
 def _filled(content: bytes, kind: _DType, shape: Any, order: Any, axes: Any = None) -> "np.ndarray[Any, Any]":
     """Return an array as protocol 5 writes it."""
     array = np.frombuffer(content, kind.dtype)
@@ -124,21 +119,16 @@ def _encoded(text: str, codec: str) -> bytes:
     return text.encode("latin1")
 
 
-def _no_bytes() -> bytes:
-    """Return empty bytes as older protocols write them."""
-    return b""
-
-
 def _ndarray(*_: object) -> Any:
     raise _Forbidden("an array built in an unusual way")
 
 
 ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _empty,
+    ("numpy.core.multiarray", "_reconstruct"): lambda *_: _Array((0,), "b"),  # its state then fills it
     ("numpy.core.multiarray", "scalar"): _scalar,
     ("numpy.core.numeric", "_frombuffer"): _filled,
     ("numpy", "ndarray"): _ndarray,  # pickles name it, but never call it
     ("numpy", "dtype"): _DType,
     ("_codecs", "encode"): _encoded,
-    ("__builtin__", "bytes"): _no_bytes,
+    ("__builtin__", "bytes"): lambda: b"",  # as older protocols write empty bytes
 }

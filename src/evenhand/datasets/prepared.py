@@ -54,9 +54,10 @@ def load_prepared(
 ) -> Dataset:
     """Map the prepared arrays of a dataset into memory, and prepare them first if necessary.
 
-    They are written next to `path`, and again when the names, sizes or times of the `files` change. `size` and
-    `skip_bad` say how encoded images are decoded, see `decode`. `check` raises if the dataset is not what it should be;
-    then no file is left behind.
+    They are written next to `path`, and again when the names, sizes or times of the `files` change: first to a
+    temporary folder, which is mapped and then moved into place, where it stays mapped. `size` and `skip_bad` say how
+    encoded images are decoded, see `decode`. `check` raises if the dataset is not what it should be; then no file is
+    left behind.
     """
     state, path = _state(path, files), path.absolute()
     options = {} if skip_bad is None else {"size": size, "skip_bad": skip_bad}  # a known dataset has only one size
@@ -68,37 +69,35 @@ def load_prepared(
         with suppress(Exception):  # whatever is wrong with them, they are prepared again
             return _map(name, home / final)
     raw = read()
-    for home in homes:
-        with WRITING, suppress(_NotWritable):
-            return _prepare(name, home / final, lambda folder: _write(raw, folder, progress, size, skip_bad), check)
-    raise errors.RunError(f"Neither {homes[0]} nor {homes[1]} can be written, so {name} cannot be prepared.")
-
-
-class _NotWritable(Exception):  # noqa: N818 - not an error: there is another folder
-    pass
-
-
-def _prepare(name: str, folder: Path, write: Callable[[Path], None], check: Callable[[Dataset], None]) -> Dataset:
-    """Write the arrays to a temporary folder, map them, and move them into place, where they stay mapped."""
-    home, aside = folder.parent, folder.with_name(f".{folder.name}.{os.getpid()}")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process with our id
-        aside.mkdir(parents=True)
-    except OSError:
-        raise _NotWritable from None
-    try:
-        write(aside)
-        dataset = _map(name, aside)
-        check(dataset)
-        _publish(name, aside, folder)
-    except OSError as error:
-        raise errors.RunError(f"The arrays of {name} cannot be written to {home}: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        with suppress(OSError):
-            home.rmdir()  # only if it is empty
-    _remove_leftovers(folder)
+    with WRITING:
+        aside = _first_made([home / f".{final}.{os.getpid()}" for home in homes])
+        if aside is None:
+            raise errors.RunError(f"Neither {homes[0]} nor {homes[1]} can be written, so {name} cannot be prepared.")
+        home = aside.parent
+        try:
+            _write(raw, aside, progress, size, skip_bad)
+            dataset = _map(name, aside)
+            check(dataset)
+            _publish(name, aside, home / final)
+        except OSError as error:
+            reason = error.strerror or error
+            raise errors.RunError(f"The arrays of {name} cannot be written to {home}: {reason}.") from None
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+            with suppress(OSError):
+                home.rmdir()  # only if it is empty
+        _remove_leftovers(home / final)
     return dataset
+
+
+def _first_made(folders: Iterable[Path]) -> Path | None:
+    """Create the first of these temporary folders that can be created."""
+    for folder in folders:
+        with suppress(OSError):
+            shutil.rmtree(folder, ignore_errors=True)  # left by a killed process with our id
+            folder.mkdir(parents=True)
+            return folder
+    return None
 
 
 def _publish(name: str, aside: Path, folder: Path) -> None:

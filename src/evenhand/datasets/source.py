@@ -44,7 +44,7 @@ class Source:
                 archives.walk(path),
                 lambda: self.read(path),
                 progress,
-                size=self.shape[-1],
+                self.shape[-1],
                 check=self._check,
             )
         except archives.DamagedError as error:

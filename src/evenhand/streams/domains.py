@@ -16,21 +16,11 @@ DOMAINS = ("plain", "dark", "noise", "blur", "bright", "faint")
 
 @dataclass(frozen=True)
 class Domain:
-    """One condition.
+    """One condition."""
 
-    Parameters
-    ----------
-    kind
-        One of `DOMAINS`.
-    strength
-        0 changes nothing, 1 is plain to see.
-    seed
-        Seed of the noise.
-    """
-
-    kind: str
-    strength: float
-    seed: int
+    kind: str  # one of `DOMAINS`
+    strength: float  # 0 changes nothing, 1 is plain to see
+    seed: int  # of the noise
 
     def __call__(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
         """Change images (n, c, h, w) that are stored in these rows of a split; uint8 stays uint8."""
@@ -79,18 +69,10 @@ CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {
 
 @dataclass(frozen=True)
 class DomainIncremental:
-    """The same classes under changing conditions; each stage has its share of every class's samples.
+    """The same classes under changing conditions; each stage has its share of every class's samples."""
 
-    Parameters
-    ----------
-    kinds
-        The conditions of the stages, comma-separated; if empty, `DOMAINS` in turn.
-    strength
-        0 changes nothing, 1 is plain to see.
-    """
-
-    kinds: str = ""
-    strength: float = 1
+    kinds: str = ""  # the conditions of the stages, comma-separated; if empty, `DOMAINS` in turn
+    strength: float = 1  # as that of a `Domain`
 
     def __post_init__(self) -> None:
         errors.number("The 'strength' of domains", self.strength, 0, 2)
@@ -105,7 +87,6 @@ class DomainIncremental:
         return len(self._kinds())
 
     def __call__(self, plan: Plan) -> list[Stage]:
-        """Cut the plan into stages."""
         if len(plan.dataset.shape) != 3:
             raise errors.InputError(f"The order domains needs images, but {plan.dataset.name} holds vectors.")
         inputs.bounded(plan.dataset.train_x)
@@ -117,15 +98,9 @@ class DomainIncremental:
             raise errors.wrong("The number of 'stages'", f"be at most {len(kinds)} in the order domains", plan.stages)
         classes = tuple(torch.randperm(len(plan.train), generator=plan.shuffle).tolist())
         shares = [plan.shuffled(plan.train[c]).tensor_split(plan.stages) for c in classes]
-        return [
-            Stage(
-                classes,
-                plan.shuffled(torch.cat([share[stage] for share in shares])),
-                plan.test_rows(classes),
-                domain=Domain(kinds[stage], self.strength, plan.seed),
-            )
-            for stage in range(plan.stages)
-        ]
+        brought = [plan.shuffled(torch.cat([share[stage] for share in shares])) for stage in range(plan.stages)]
+        domains = [Domain(kind, self.strength, plan.seed) for kind in kinds]
+        return [plan.stage(classes, rows, domain=domain) for rows, domain in zip(brought, domains, strict=False)]
 
     def _kinds(self) -> list[str]:
         return [kind.strip() for kind in self.kinds.split(",")] if self.kinds else list(DOMAINS)

@@ -24,29 +24,18 @@ from evenhand.streams.plan import Order, Plan, Stage
 
 @dataclass(frozen=True)
 class ClassIncremental:
-    """Each stage brings new classes.
+    """Each stage brings new classes."""
 
-    Parameters
-    ----------
-    sequence
-        The classes in order of arrival, as comma-separated numbers or names; shuffled if empty.
-    """
-
-    sequence: str = ""
+    sequence: str = ""  # the classes in order of arrival, as comma-separated numbers or names; shuffled if empty
 
     def __post_init__(self) -> None:
         errors.text("The 'sequence' of classes", self.sequence)
 
     def __call__(self, plan: Plan) -> list[Stage]:
-        """Cut the plan into stages."""
-        return [
-            Stage(classes, plan.shuffled(plan.train_rows(classes)), plan.test_rows(classes))
-            for classes in plan.groups(self._numbers(plan.dataset.classes))
-        ]
+        sequence = self._numbers(plan.dataset.classes) if self.sequence else None
+        return [plan.stage(classes, plan.shuffled(plan.rows(classes))) for classes in plan.groups(sequence)]
 
-    def _numbers(self, classes: tuple[str, ...]) -> list[int] | None:
-        if not self.sequence:
-            return None
+    def _numbers(self, classes: tuple[str, ...]) -> list[int]:
         words = [word.strip() for word in self.sequence.split(",")]
         numbers = {str(number): number for number in range(len(classes))}
         numbers |= {name: number for number, name in enumerate(classes)}
@@ -54,57 +43,39 @@ class ClassIncremental:
             raise errors.unknown("class", unknown[0], classes)
         sequence = [numbers[word] for word in words]
         if sorted(sequence) != list(range(len(classes))):
-            raise errors.wrong(
-                "The 'sequence' of classes", f"name each of the {len(classes)} classes once", self.sequence
-            )
+            must = f"name each of the {len(classes)} classes once"
+            raise errors.wrong("The 'sequence' of classes", must, self.sequence)
         return sequence
 
 
 @dataclass(frozen=True)
 class Iid:
-    """All samples shuffled, in one stage.
+    """All samples shuffled, in one stage."""
 
-    Parameters
-    ----------
-    twice
-        Bring a second batch with each.
-    """
-
-    twice: bool = False
+    twice: bool = False  # bring a second batch with each
     stages: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         errors.truth("The 'twice' parameter of iid", self.twice)
 
     def __call__(self, plan: Plan) -> list[Stage]:
-        """Cut the plan into its one stage."""
         [classes] = replace(plan, stages=1).groups()
-        rows = plan.train_rows(classes)
-        shuffled = plan.shuffled(rows)
-        return [Stage(classes, shuffled, plan.test_rows(classes), plan.shuffled(rows) if self.twice else None)]
+        rows = plan.rows(classes)
+        return [plan.stage(classes, plan.shuffled(rows), second=plan.shuffled(rows) if self.twice else None)]
 
 
 @dataclass(frozen=True)
 class Blurry:
-    """i-Blurry (Koh et al., 2022).
+    """i-Blurry (Koh et al., 2022)."""
 
-    Parameters
-    ----------
-    disjoint
-        N: the percentage of classes that come only in their own stage.
-    blur
-        M: the percentage of the other classes' samples that come in the other stages, evenly.
-    """
-
-    disjoint: float = 50
-    blur: float = 10
+    disjoint: float = 50  # N: the percentage of classes that come only in their own stage
+    blur: float = 10  # M: the percentage of the other classes' samples that come in the other stages, evenly
 
     def __post_init__(self) -> None:
         errors.number("The 'disjoint' percentage of blurry", self.disjoint, 0, 100)
         errors.number("The 'blur' percentage of blurry", self.blur, 0, 100)
 
     def __call__(self, plan: Plan) -> list[Stage]:
-        """Cut the plan into stages."""
         groups, count = plan.groups(), len(plan.train)
         disjoint = set(torch.randperm(count, generator=plan.shuffle)[: round(count * self.disjoint / 100)].tolist())
         parts: list[list[Tensor]] = [[] for _ in groups]
@@ -117,10 +88,7 @@ class Blurry:
                 turn = int(torch.randint(len(others), (1,), generator=plan.shuffle)) if others else 0
                 for position in range(lent):
                     parts[others[(turn + position) % len(others)]].append(rows[position : position + 1])
-        return [
-            Stage(classes, plan.shuffled(torch.cat(rows)), plan.test_rows(classes))
-            for classes, rows in zip(groups, parts, strict=True)
-        ]
+        return [plan.stage(c, plan.shuffled(torch.cat(rows))) for c, rows in zip(groups, parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -129,22 +97,16 @@ class Smooth:
 
     A sample of stage s arrives at time s + u + width * z, with u uniform in [0, 1] and z normal. The stages keep their
     lengths.
-
-    Parameters
-    ----------
-    width
-        How far samples stray from their stage, in stages.
     """
 
-    width: float = 0.25
+    width: float = 0.25  # how far samples stray from their stage, in stages
 
     def __post_init__(self) -> None:
         errors.number("The 'width' of smooth", self.width, 0)
 
     def __call__(self, plan: Plan) -> list[Stage]:
-        """Cut the plan into stages."""
         groups = plan.groups()
-        rows = [plan.train_rows(classes) for classes in groups]
+        rows = [plan.rows(classes) for classes in groups]
         times = [
             stage
             + torch.rand(len(own), generator=plan.shuffle, dtype=torch.float64)
@@ -153,7 +115,7 @@ class Smooth:
         ]
         arrival = torch.cat(rows)[torch.cat(times).argsort(stable=True)]
         parts = arrival.split([len(own) for own in rows])
-        return [Stage(c, part, plan.test_rows(c)) for c, part in zip(groups, parts, strict=True)]
+        return [plan.stage(c, part) for c, part in zip(groups, parts, strict=True)]
 
 
 ORDERS: dict[str, Callable[..., Order]] = {

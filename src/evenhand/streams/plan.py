@@ -1,8 +1,9 @@
 """The input and output of an order: a plan, and the stages that the order cuts it into."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -13,25 +14,13 @@ from evenhand.datasets import Dataset
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A part of the stream, after which the learner is tested.
-
-    Parameters
-    ----------
-    classes
-        The classes that belong to it.
-    train, test
-        Rows of its samples in the dataset.
-    second
-        Rows of the second batches, in the order iid++.
-    domain
-        Changes its samples, given their rows and split, in the order domains.
-    """
+    """A part of the stream, after which the learner is tested."""
 
     classes: tuple[int, ...]
-    train: Tensor
+    train: Tensor  # rows of its samples in the dataset
     test: Tensor
-    second: Tensor | None = None
-    domain: Callable[[Tensor, Tensor, str], Tensor] | None = None
+    second: Tensor | None = None  # rows of the second batches, in the order iid++
+    domain: Callable[[Tensor, Tensor, str], Tensor] | None = None  # changes samples, given their rows and split
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +50,13 @@ class Plan:
         """Return the rows in a random order."""
         return rows[torch.randperm(len(rows), generator=self.shuffle)]
 
-    def train_rows(self, classes: Sequence[int]) -> Tensor:
+    def rows(self, classes: tuple[int, ...]) -> Tensor:
         """Return the training rows of these classes."""
         return torch.cat([self.train[c] for c in classes])
 
-    def test_rows(self, classes: Sequence[int]) -> Tensor:
-        """Return the test rows of these classes."""
-        return torch.cat([self.test[c] for c in classes])
+    def stage(self, classes: tuple[int, ...], train: Tensor, **more: Any) -> Stage:
+        """Build a stage that brings these training rows and is tested with all test rows of its classes."""
+        return Stage(classes, train, torch.cat([self.test[c] for c in classes]), **more)
 
 
 Order = Callable[[Plan], list[Stage]]

@@ -27,24 +27,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A dataset that arrives batch by batch, each sample once. Its position is a whole number, so it can be resumed.
-
-    Parameters
-    ----------
-    dataset
-        The samples.
-    stages
-        Which samples arrive when.
-    batch
-        Samples per step.
-    validation
-        Test with held-out training samples and never with test samples.
-    """
+    """A dataset that arrives batch by batch, each sample once. Its position is a whole number, so it can be resumed."""
 
     dataset: Dataset
-    stages: tuple[Stage, ...]
-    batch: int
-    validation: bool = False
+    stages: tuple[Stage, ...]  # which samples arrive when
+    batch: int  # samples per step
+    validation: bool = False  # test with held-out training samples and never with test samples
 
     @classmethod
     def split(
@@ -111,21 +99,18 @@ class Stream:
         for number, (stage, length) in enumerate(zip(self.stages, self.lengths, strict=True)):
             for position in range(min(start, length), length):
                 here = slice(position * self.batch, (position + 1) * self.batch)
-                second = None if stage.second is None else self._take(stage, stage.second[here])
-                yield Step(number, *self._take(stage, stage.train[here]), second)
+                second = None if stage.second is None else self._take(stage, stage.second[here], "train")
+                yield Step(number, *self._take(stage, stage.train[here], "train"), second)
             start -= min(start, length)
 
     def test(self, stage: int) -> tuple[Tensor, Tensor]:
         """Return the samples and classes with which a stage is tested."""
-        rows, domain = self.stages[stage].test, self.stages[stage].domain
-        if self.validation:
-            return self._take(self.stages[stage], rows)
-        x = self.dataset.test_x[rows]
-        return x if domain is None else domain(x, rows, "test"), self.dataset.test_y[rows]
+        return self._take(self.stages[stage], self.stages[stage].test, "train" if self.validation else "test")
 
-    def _take(self, stage: Stage, rows: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.dataset.train_x[rows]
-        return x if stage.domain is None else stage.domain(x, rows, "train"), self.dataset.train_y[rows]
+    def _take(self, stage: Stage, rows: Tensor, split: str) -> tuple[Tensor, Tensor]:
+        data = self.dataset
+        x, y = (data.train_x, data.train_y) if split == "train" else (data.test_x, data.test_y)
+        return x[rows] if stage.domain is None else stage.domain(x[rows], rows, split), y[rows]
 
 
 def _held_out(rows: Tensor) -> tuple[Tensor, Tensor]:
