@@ -1,4 +1,4 @@
-"""The order domains: the same classes under changing conditions, pure functions of sample, row and seed."""
+"""The conditions of the order domains: pure functions of sample, row and seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenhand import errors
-from evenhand.core import draws, inputs
-from evenhand.streams.plan import Plan, Stage
+from evenhand.core import draws
 
 DOMAINS = ("plain", "dark", "noise", "blur", "bright", "faint")
 
@@ -65,42 +63,3 @@ CHANGES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "blur": blur,
     "faint": faint,
 }
-
-
-@dataclass(frozen=True)
-class DomainIncremental:
-    """The same classes under changing conditions; each stage has its share of every class's samples."""
-
-    kinds: str = ""  # the conditions of the stages, comma-separated; if empty, `DOMAINS` in turn
-    strength: float = 1  # as that of a `Domain`
-
-    def __post_init__(self) -> None:
-        errors.number("The 'strength' of domains", self.strength, 0, 2)
-        errors.text("The 'kinds' of domains", self.kinds)
-        for kind in self._kinds():
-            if kind not in DOMAINS:
-                raise errors.unknown("kind of domain", kind, DOMAINS)
-
-    @property
-    def stages(self) -> int:
-        """The number of stages unless another is requested."""
-        return len(self._kinds())
-
-    def __call__(self, plan: Plan) -> list[Stage]:
-        if len(plan.dataset.shape) != 3:
-            raise errors.InputError(f"The order domains needs images, but {plan.dataset.name} holds vectors.")
-        inputs.bounded(plan.dataset.train_x)
-        inputs.bounded(plan.dataset.test_x)
-        kinds = self._kinds()
-        if self.kinds and plan.stages != len(kinds):
-            raise errors.wrong("The number of 'stages'", f"be {len(kinds)}, one for each kind", plan.stages)
-        if plan.stages > len(kinds):
-            raise errors.wrong("The number of 'stages'", f"be at most {len(kinds)} in the order domains", plan.stages)
-        classes = tuple(torch.randperm(len(plan.train), generator=plan.shuffle).tolist())
-        shares = [plan.shuffled(plan.train[c]).tensor_split(plan.stages) for c in classes]
-        brought = [plan.shuffled(torch.cat([share[stage] for share in shares])) for stage in range(plan.stages)]
-        domains = [Domain(kind, self.strength, plan.seed) for kind in kinds]
-        return [plan.stage(classes, rows, domain=domain) for rows, domain in zip(brought, domains, strict=False)]
-
-    def _kinds(self) -> list[str]:
-        return [kind.strip() for kind in self.kinds.split(",")] if self.kinds else list(DOMAINS)

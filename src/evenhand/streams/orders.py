@@ -12,14 +12,66 @@ Each is a frozen value that turns a `Plan` into stages.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evenhand import errors, names
-from evenhand.streams.domains import DomainIncremental
-from evenhand.streams.plan import Order, Plan, Stage
+from evenhand.core import inputs
+from evenhand.datasets import Dataset
+from evenhand.streams.domains import DOMAINS, Domain
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A part of the stream, after which the learner is tested."""
+
+    classes: tuple[int, ...]
+    train: Tensor  # rows of its samples in the dataset
+    test: Tensor
+    second: Tensor | None = None  # rows of the second batches, in the order iid++
+    domain: Callable[[Tensor, Tensor, str], Tensor] | None = None  # changes samples, given their rows and split
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The input of an order: the rows of each class, the number of stages, the seed and a generator for shuffling."""
+
+    dataset: Dataset
+    train: list[Tensor]
+    test: list[Tensor]
+    stages: int
+    seed: int
+    shuffle: Generator
+
+    def groups(self, sequence: list[int] | None = None) -> list[tuple[int, ...]]:
+        """Divide the classes, shuffled or in the given sequence, evenly among the stages."""
+        count = len(self.train)
+        if self.stages > count:
+            raise errors.wrong(
+                "The number of 'stages'", f"not exceed the {count} classes of {self.dataset.name}", self.stages
+            )
+        shuffled = torch.randperm(count, generator=self.shuffle).tolist()
+        classes = sequence or shuffled
+        cuts = [count * stage // self.stages for stage in range(self.stages + 1)]
+        return [tuple(classes[low:high]) for low, high in pairwise(cuts)]
+
+    def shuffled(self, rows: Tensor) -> Tensor:
+        """Return the rows in a random order."""
+        return rows[torch.randperm(len(rows), generator=self.shuffle)]
+
+    def rows(self, classes: tuple[int, ...]) -> Tensor:
+        """Return the training rows of these classes."""
+        return torch.cat([self.train[c] for c in classes])
+
+    def stage(self, classes: tuple[int, ...], train: Tensor, **more: Any) -> Stage:
+        """Build a stage that brings these training rows and is tested with all test rows of its classes."""
+        return Stage(classes, train, torch.cat([self.test[c] for c in classes]), **more)
+
+
+Order = Callable[[Plan], list[Stage]]
 
 
 @dataclass(frozen=True)
@@ -116,6 +168,45 @@ class Smooth:
         arrival = torch.cat(rows)[torch.cat(times).argsort(stable=True)]
         parts = arrival.split([len(own) for own in rows])
         return [plan.stage(c, part) for c, part in zip(groups, parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class DomainIncremental:
+    """The same classes under changing conditions; each stage has its share of every class's samples."""
+
+    kinds: str = ""  # the conditions of the stages, comma-separated; if empty, `DOMAINS` in turn
+    strength: float = 1  # as that of a `Domain`
+
+    def __post_init__(self) -> None:
+        errors.number("The 'strength' of domains", self.strength, 0, 2)
+        errors.text("The 'kinds' of domains", self.kinds)
+        for kind in self._kinds():
+            if kind not in DOMAINS:
+                raise errors.unknown("kind of domain", kind, DOMAINS)
+
+    @property
+    def stages(self) -> int:
+        """The number of stages unless another is requested."""
+        return len(self._kinds())
+
+    def __call__(self, plan: Plan) -> list[Stage]:
+        if len(plan.dataset.shape) != 3:
+            raise errors.InputError(f"The order domains needs images, but {plan.dataset.name} holds vectors.")
+        inputs.bounded(plan.dataset.train_x)
+        inputs.bounded(plan.dataset.test_x)
+        kinds = self._kinds()
+        if self.kinds and plan.stages != len(kinds):
+            raise errors.wrong("The number of 'stages'", f"be {len(kinds)}, one for each kind", plan.stages)
+        if plan.stages > len(kinds):
+            raise errors.wrong("The number of 'stages'", f"be at most {len(kinds)} in the order domains", plan.stages)
+        classes = tuple(torch.randperm(len(plan.train), generator=plan.shuffle).tolist())
+        shares = [plan.shuffled(plan.train[c]).tensor_split(plan.stages) for c in classes]
+        brought = [plan.shuffled(torch.cat([share[stage] for share in shares])) for stage in range(plan.stages)]
+        domains = [Domain(kind, self.strength, plan.seed) for kind in kinds]
+        return [plan.stage(classes, rows, domain=domain) for rows, domain in zip(brought, domains, strict=False)]
+
+    def _kinds(self) -> list[str]:
+        return [kind.strip() for kind in self.kinds.split(",")] if self.kinds else list(DOMAINS)
 
 
 ORDERS: dict[str, Callable[..., Order]] = {

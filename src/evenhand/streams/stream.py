@@ -9,8 +9,7 @@ from torch import Tensor
 from evenhand import errors
 from evenhand.core import draws
 from evenhand.datasets import Dataset, rows_by_class
-from evenhand.streams.orders import resolve
-from evenhand.streams.plan import Order, Plan, Stage
+from evenhand.streams.orders import Order, Plan, Stage, resolve
 
 VALIDATION = 10  # every tenth training sample of a class is held out for choosing parameters
 
