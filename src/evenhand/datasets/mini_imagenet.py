@@ -35,9 +35,9 @@ def read_mini_imagenet(path: Path) -> RawData:
             train, test = _cut(_read_lists(tree))
         else:
             train, test = _read_folders(path)
-    (train_x, train_y), (test_x, test_y) = labelled(train), labelled(test)
-    if tables:
-        train_x, test_x = (np.stack(images).transpose(0, 3, 1, 2) for images in (train_x, test_x))
+        (train_x, train_y), (test_x, test_y) = labelled(train), labelled(test)
+        if tables:
+            train_x, test_x = (np.stack(images).transpose(0, 3, 1, 2) for images in (train_x, test_x))
     usual = (CLASSES, CLASSES * TRAIN, CLASSES * TEST)
     counts = (len(train), len(train_y), len(test_y))
     got, expected = ("{} classes with {} + {} images".format(*numbers) for numbers in (counts, usual))
