@@ -67,9 +67,10 @@ def test_values_that_are_allowed():
 
 
 def test_auto_takes_the_conditions_under_which_a_run_was_started():
-    assert Conditions().recorded() == {}
-    assert Conditions(compile="on").recorded() == {"compile": True}
+    assert Conditions(precision="auto").recorded() == {}
+    assert Conditions(compile="on").recorded() == {"compile": True, "precision": "fp32"}
     assert Conditions().as_started({"compile": True, "threads": 2}) == Conditions(compile="on")
     assert Conditions().as_started({"compile": False}) == Conditions(compile="off")
     assert Conditions(compile="off").as_started({"compile": True}) == Conditions(compile="off")
     assert Conditions().as_started({}) == Conditions()
+    assert Conditions(precision="auto").as_started({"precision": "bf16"}) == Conditions(precision="bf16")

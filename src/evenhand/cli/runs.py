@@ -112,6 +112,8 @@ def print_runs(console: Console, rows: "Sequence[RunEntry]") -> None:
     shared = [f"{name} {usual[name]}" for name in ("data", "memory") if usual and name not in varying]
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     print_line(console, ". ".join([states, *([f"All with {', '.join(shared)}"] if shared else []), "Accuracies in %."]))
+    if fast := sum(row.precision == "bf16" for row in rows):
+        print_line(console, f"{'All' if fast == len(rows) else fast} in bf16.")
     if other := [f"{name} {_shown(usual[name])}" for name in varying if name not in MAIN]:
         print_line(console, f"Settings unless listed: {', '.join(other)}.")
     if omitted:

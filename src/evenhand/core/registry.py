@@ -185,6 +185,15 @@ def split(text: str) -> tuple[list[Term], list[Term]]:
     return [term for term in found if not term[0].way], [term for term in found if term[0].way]
 
 
+def cost(text: str) -> float:
+    """C_D of a name: what each of its terms costs beyond ER, added up.
+
+    >>> cost("mir+uer") == cost("mir") > cost("uer") == cost("uer+ema") == 1
+    True
+    """
+    return 1 + sum(recipe.cost - 1 for recipe, _ in terms(text))
+
+
 def canonical(text: str) -> str:
     """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order."""
     return "+".join(map(spell, sorted(terms(text), key=lambda term: (term[0].way, term[0].name))))

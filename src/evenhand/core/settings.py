@@ -41,6 +41,10 @@ class Settings:
         'Order of the stream: classes, iid, iid++, "blurry(disjoint=50, blur=10)", "smooth(width=0.25)" or '
         '"domains(strength=1)".',
     ] = "classes"
+    pace: Annotated[
+        Literal["wait", "realtime"],
+        "The stream waits for the learner, or a method misses batches while it computes: with C_D = 1.5 every third.",
+    ] = "wait"
     imbalance: Annotated[float, Ge(1), "Long tail: size of the largest class relative to the smallest."] = 1
     stages: Annotated[int, Ge(1), "Number of class groups that arrive one after another."] = 5
     tested: Annotated[

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from evenhand import backbones, errors, files, names
-from evenhand.core import draws
+from evenhand.core import draws, registry
 from evenhand.core.compiled import worth
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
@@ -186,6 +186,17 @@ def finished_result(folder: Folder, dataset: Dataset | None = None) -> Result | 
     return result
 
 
+def keeps_up(step: int, cost: float) -> bool:
+    """Whether a method is ready for a batch of a stream that does not wait; it misses the others, evenly spread.
+
+    While it learns one batch, `cost` batches arrive (C_D, the cost relative to ER).
+
+    >>> ["learned" if keeps_up(step, 1.5) else "missed" for step in range(4)]
+    ['learned', 'missed', 'learned', 'learned']
+    """
+    return step == 0 or cost <= 1 or int(step / cost) > int((step - 1) / cost)
+
+
 class _Run:
     """The mutable parts of one run, all of which a checkpoint contains."""
 
@@ -203,7 +214,7 @@ class _Run:
         self.tracker = tracker
         if folder.begun:
             conditions = conditions.as_started(folder.status().get("environment", {}))
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             self.stream, self.learner = build(folder.spec, conditions=conditions, dataset=dataset)
         for warning in caught:
             report(Note(folder.spec.key, str(warning.message)))
@@ -218,6 +229,7 @@ class _Run:
                 f"{folder.spec.order} does not define."
             )
         self.position = 0
+        self.cost = registry.cost(folder.spec.method) if folder.spec.pace == "realtime" else 1.0
         self.watch = HeadWatch(folder.spec.seed)
         self.metrics: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []
@@ -238,7 +250,8 @@ class _Run:
         with stop_requests() as stopping:
             for step in self.stream.steps(self.position):
                 tick = time.monotonic()
-                self.learner.observe(step.x, step.y, second=step.second)
+                if keeps_up(self.position, self.cost):
+                    self.learner.observe(step.x, step.y, second=step.second)
                 self.position += 1
                 now = time.monotonic()
                 self.trained += now - tick

@@ -49,7 +49,7 @@ class Times(BaseModel):
         """Estimate how long these runs take together; None if the time of a dataset is unknown."""
         minutes = self.estimated | self.measured
         try:
-            total = math.fsum(minutes[spec.data] * registry.terms(spec.method)[0][0].cost for spec in specs)
+            total = math.fsum(minutes[spec.data] * registry.cost(spec.method) for spec in specs)
         except KeyError:
             return None
         return total / 60 / self.side_by_side

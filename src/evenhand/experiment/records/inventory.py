@@ -17,7 +17,8 @@ from evenhand.experiment.spec import Spec
 
 FAULTS = (errors.EvenhandError, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 KEY = re.compile(r".+-m\d+-s\d+-[0-9a-f]{12}")
-OWN = ("state", "progress", "accuracy", "forgetting", "seconds", "touched", "key", "note")  # besides those of a spec
+# Fields besides those of a spec.
+OWN = ("state", "progress", "accuracy", "forgetting", "precision", "seconds", "touched", "key", "note")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class RunEntry:
     stage: int = 0  # number of finished stages
     accuracy: float | None = None  # after the last finished stage, like the forgetting
     forgetting: float | None = None
+    precision: str = "fp32"
     seconds: float | None = None  # training and testing time of the finished stages
     touched: datetime | None = None  # when a file of the run was last written
     result: Result | None = field(default=None, repr=False)  # of a finished run, if it was read with results
@@ -96,6 +98,7 @@ def read_entry(path: Path, ours: bool = False, with_result: bool = False) -> Run
         folder = Folder(path.parent, spec, path.name)
         status = folder.status()
         facts |= _numbers(folder, done=status.get("state") == "done")
+        facts["precision"] = str(status.get("environment", {}).get("precision", "fp32"))  # older runs do not say
         facts["state"], facts["note"] = _state(folder, status, None if ours else lock.holder(path / lock.NAME))
     except errors.RunError as error:
         facts["note"] = str(error)
