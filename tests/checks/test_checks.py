@@ -41,6 +41,21 @@ def test_conformance_with_uer(name, check):
     assert outcome.state != "failed", outcome.detail
 
 
+@pytest.mark.filterwarnings("ignore:This hardware emulates bf16")
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, marks=[] if check == "resumes to the same bits" else [pytest.mark.slow])
+        for check in checks.CHECKS
+        if check not in ("learns", "cost as documented", "frozen and json")
+    ],
+)
+@pytest.mark.parametrize("name", [name for name, recipe in registry.recipes().items() if not recipe.way])
+def test_conformance_in_bf16(name, check):
+    outcome = checks.examine(checks.find(name, "bf16"), check)
+    assert outcome.state != "failed", outcome.detail
+
+
 class Loose:
     """Not frozen."""
 

@@ -102,7 +102,14 @@ def test_json_has_every_field(capsys, root):
     numbers = {name: row.pop(name) for name in ("accuracy", "forgetting", "seconds")}
     assert numbers == pytest.approx({"accuracy": 0.5, "forgetting": 0.15, "seconds": 7.5})
     spec = spec_of("uer")
-    assert row == {**spec.model_dump(), "state": "done", "progress": 1, "key": spec.key, "note": ""}
+    assert row == {
+        **spec.model_dump(),
+        "state": "done",
+        "progress": 1,
+        "key": spec.key,
+        "note": "",
+        "precision": "fp32",
+    }
 
 
 def test_csv_is_quoted(capsys, root):

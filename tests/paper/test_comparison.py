@@ -2,12 +2,14 @@ import math
 
 import pytest
 
+from evenhand import errors
 from evenhand.experiment.grid import parse as grid
 from evenhand.experiment.trainings import Archive, alike
 from evenhand.paper import Rendering, load_item, records, select
 from evenhand.paper.comparison import largest_difference
 from evenhand.paper.definitions import parse_definition
 from evenhand.paper.measures import MEASURES
+from evenhand.paper.selection import with_tests
 from paper.made import result, spec_of, write
 
 TABLE = select(load_item("table2"), datasets=["cifar100"], memory=[1000], methods=["er", "uer"])
@@ -101,6 +103,24 @@ def test_a_row_of_table_1_alone_takes_the_run_of_the_one_that_trains_alike(tmp_p
     assert alone.missing([tmp_path]) == []
     [found] = alone.results([tmp_path])
     assert (found.spec, found.accuracy[-1]) == (alone.specs[0], [0.3, 0.4])
+
+
+def test_further_tests_are_rows_of_the_same_runs(tmp_path):
+    item = with_tests(select(load_item("table2"), 1, ["cifar100"], [1000], ["er", "uer"]), "ema, ema+ncm")
+    assert [(run.method, run.tests) for run in item.missing([tmp_path])] == [
+        ("er", "ema, ema+ncm"),
+        ("uer", "ema, ema+ncm"),
+    ]
+    [plain, *_] = item.specs
+    write(tmp_path, plain, 0.1, 0.2)
+    rendering = Rendering(item, item.results([tmp_path]))
+    assert [(row.name, row.ours is None) for row in rendering.rows] == [
+        ("ER", False), ("ER + EMA", True), ("ER + EMA + NCM", True),
+        ("UER", True), ("UER + EMA", True), ("UER + EMA + NCM", True),
+    ]  # fmt: skip
+    assert rendering.progress == "0 of 2 runs finished."  # ER was not tested with averaged weights
+    with pytest.raises(errors.InputError, match="There is no way to test called 'uer'"):
+        with_tests(item, "uer")
 
 
 def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):

@@ -36,16 +36,20 @@ class Selection:
         Comma-separated memory sizes, e.g. 500,1000.
     methods
         Comma-separated methods as the definition spells them, e.g. er,uer,iid++.
+    tests
+        Comma-separated ways to test every method besides its own, e.g. ema; each is a further row, without training.
     """
 
     seeds: int | None = None
     datasets: str | None = None
     memory: str | None = None
     methods: str | None = None
+    tests: str | None = None
 
     def apply(self, item: "Item") -> "Item":
         """The selected part of an item."""
         from evenhand.paper import select
+        from evenhand.paper.selection import with_tests
 
         try:
             sizes = [int(word) for word in comma_separated(self.memory)]
@@ -53,7 +57,8 @@ class Selection:
             raise InputError(
                 f"The sizes of --memory must be comma-separated whole numbers. Got '{self.memory}' instead."
             ) from None
-        return select(item, self.seeds, comma_separated(self.datasets), sizes, comma_separated(self.methods))
+        chosen = select(item, self.seeds, comma_separated(self.datasets), sizes, comma_separated(self.methods))
+        return with_tests(chosen, self.tests or "")
 
 
 SELECTION = Selection()

@@ -25,7 +25,7 @@ from evenhand.core.method import Method
 from evenhand.core.network import Network
 from evenhand.core.precision import chosen
 from evenhand.core.scoring import Phase
-from evenhand.core.settings import LEARNER, Settings, check, described
+from evenhand.core.settings import LEARNER, Settings, check, default_views, described
 from evenhand.core.ways import Ways
 
 PURPOSES = ("head", "extra", "network", "retrieval", "storage", "augment/stream", "augment/replay")
@@ -47,8 +47,6 @@ class Learner:
         over the classes seen so far. Either way new classes grow the head.
     compile
         Speed up the trunk with torch.compile. This takes about a minute once, and wants batches of one size.
-    precision
-        Arithmetic of the trunk: "fp32", "bf16", or "auto" for bf16 where the hardware multiplies it natively.
     device
         A torch device; "auto" takes a GPU if there is one.
 
@@ -298,9 +296,4 @@ class Learner:
         self._cache.clear()
 
 
-def default_views(augment: str) -> str:
-    """An augmentation replaces the raw view by default."""
-    return "none" if augment == "none" else "replace"
-
-
-Learner.__doc__ = str(Learner.__doc__).replace("    {settings}\n", described(LEARNER))
+Learner.__doc__ = str(Learner.__doc__).replace("    {settings}\n", described((*LEARNER, "precision")))

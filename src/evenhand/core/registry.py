@@ -151,16 +151,17 @@ def resolve(text: str) -> Method:
 
 def tested(method: Method, text: str) -> Method:
     """The same training, tested in the way of this name, e.g. `cos` or `ema+ncm`; an empty name is the method's own."""
-    composed, ways = split(text) if text else ([], [])
-    if composed:
-        known = [name for name, recipe in recipes().items() if recipe.way]
-        raise errors.unknown("way to test", composed[0][0].name, known)
-    return _tested(method, text, ways)
+    return _tested(method, text, [term for way in ways(text) for term in terms(way)])
 
 
 def ways(text: str) -> list[str]:
     """Split a comma-separated list of ways to test into their canonical names, sorted."""
-    return sorted({canonical(way) for way in names.split(text) if way})
+    found = sorted({canonical(way) for way in names.split(text) if way})
+    for way in found:
+        if trained := split(way)[0]:
+            known = [name for name, recipe in recipes().items() if recipe.way]
+            raise errors.unknown("way to test", trained[0][0].name, known)
+    return found
 
 
 def _tested(method: Method, text: str, ways: list[Term]) -> Method:

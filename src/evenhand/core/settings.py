@@ -175,10 +175,15 @@ def check(owner: str, **values: Any) -> None:
         (RUN | CONDITIONS)[name].check(value, owner)
 
 
+def default_views(augment: str) -> str:
+    """An augmentation replaces the raw view by default."""
+    return "none" if augment == "none" else "replace"
+
+
 def described(names: Iterable[str]) -> str:
     """The entries of settings in the "Parameters" of a docstring."""
     lines = []
-    for setting in (RUN[name] for name in names):
+    for setting in ((RUN | CONDITIONS)[name] for name in names):
         choices = f" One of {', '.join(setting.choices)}." if setting.choices else ""
         lines += [f"    {setting.name}\n", f"        {setting.help}{choices}\n"]
     return "".join(lines)

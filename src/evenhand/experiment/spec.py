@@ -10,9 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, mod
 
 from evenhand import backbones, datasets, errors, streams
 from evenhand.core import registry
-from evenhand.core.learner import default_views
 from evenhand.core.method import Method
-from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings
+from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings, default_views
 from evenhand.core.ways import Ways
 
 OLDER_TESTS = {"own": "", "both": "cos, dot"}  # the field "forms" of older runs, and what it means today

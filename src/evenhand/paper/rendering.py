@@ -9,6 +9,7 @@ from typing import Any
 from evenhand import errors, files
 from evenhand.experiment.estimate import grouped
 from evenhand.experiment.result import Result
+from evenhand.experiment.trainings import alike
 from evenhand.paper.comparison import ComparedRow, ComparedTable, compare
 from evenhand.paper.curves import Panel, panels
 from evenhand.paper.definitions import Item
@@ -53,8 +54,9 @@ class Rendering:
 
     @property
     def finished(self) -> int:
-        """The number of its finished runs."""
-        return len({result.key for result in self.results})
+        """The number of its runs of which every test is finished."""
+        finished = {result.spec for result in self.results}
+        return sum(finished.issuperset(group) for group in alike(self.item.specs))
 
     @property
     def progress(self) -> str:

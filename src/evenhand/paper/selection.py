@@ -39,6 +39,17 @@ def select(
     return item.model_copy(update={"specs": tuple(seeded)})
 
 
+def with_tests(item: Item, tests: str) -> Item:
+    """Add a row for each further way to test a method; it shares the training of the method's own row."""
+    ways = ["", *registry.ways(tests)]
+    names = {
+        spec.method: [registry.canonical("+".join(filter(None, (spec.method, way)))) for way in ways]
+        for spec in item.specs
+    }
+    specs = [spec.model_copy(update={"method": name}) for spec in item.specs for name in names[spec.method]]
+    return item.model_copy(update={"specs": tuple(dict.fromkeys(specs))})
+
+
 def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Collection[Any] = ()) -> None:
     """Reject a value that no remaining run has."""
     for value in wanted:
