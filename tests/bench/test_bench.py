@@ -60,3 +60,40 @@ def test_every_part_of_the_benchmark_gives_numbers(monkeypatch):
     assert 1.3 < paper / raw < 2.6  # twice the images
     assert measured["evaluation"]["ours"]["to_eager"]["median"] < 1.5
     print_measured(measured)
+
+
+def test_precisions_are_compared_with_the_same_number_of_images(monkeypatch):
+    plain, asked = workloads.full_learner, []
+
+    def small(*arguments, **named):
+        asked.append(named["precision"])
+        return plain(*arguments, **{**named, "compile": False, "precision": "fp32", "memory": 20, "classes": 10})
+
+    def timed(steps, rounds):
+        return {name: [0.25 if "bf16" in name else 0.5 if "images" in name else 2.0] * rounds for name in steps}
+
+    for name, stand_in in (
+        ("full_learner", small),
+        ("time_in_turns", timed),
+        ("share_outside", lambda *_: 0.03),
+        ("native", lambda device: True),
+        ("gemm_peak", lambda *dtype: 100.0 if dtype else 50.0),
+    ):
+        monkeypatch.setattr(suite, name, stand_in)
+    measured = suite.measure(["precision"], 3, 1)
+    for threads, part in measured["precision"].items():
+        rows = part["rows"]
+        assert len(rows) == (10 if threads == "1 thread" else 18)
+        assert part["ratios"]["er, 40 images, bf16 / er, 40 images, fp32"]["median"] == 0.5
+        assert part["ratios"]["uer, 20 images, bf16 / er, 20 images, bf16"]["median"] == 1
+        fp32, bf16 = (rows[f"uer, 40 images, {name}"] for name in ("fp32", "bf16"))
+        assert (fp32["to_plain"]["median"], bf16["to_plain"]["median"]) == (1, 0.5)
+        assert (
+            fp32["of_peak"]
+            == pytest.approx(bf16["of_peak"])
+            == pytest.approx(2 * rows["er, 20 images, fp32"]["of_peak"], rel=0.01)
+        )
+        assert fp32["run_seconds"] - bf16["run_seconds"] == 5000 * 0.25
+        assert fp32["run_seconds"] == 5000 * 0.5 + 110 * 2.0  # 55,000 images, 500 at a time
+    assert set(asked) == {"fp32", "bf16"}
+    print_measured(measured)

@@ -306,11 +306,11 @@ def test_the_command_tests_the_choice(method, axes, fields, monkeypatch, tmp_pat
     tuning = Tuning(method, axes, fields, preset=preset, seeds=seeds)
     asked = []
 
-    def note(specs, root, how, **_):
+    def note(execution, specs, root, **_):
         asked.append((specs, root))
         return []
 
-    monkeypatch.setattr("evenhand.experiment.engine.dispatch.run_all", note)
+    monkeypatch.setattr("evenhand.cli.options.Execution.run", note)
     monkeypatch.setattr("evenhand.cli.prepare.load_dataset", lambda *_: None)
     words = shlex.split(tuning.command(point, tmp_path / "my runs", tmp_path))
     assert words[0] == "evenhand"

@@ -1,6 +1,7 @@
 """The parts of the benchmark, each as plain data: steps, evaluation, scaling, processes and methods."""
 
 import copy
+import itertools
 import os
 import resource
 import statistics
@@ -17,8 +18,11 @@ from evenhand.bench.timing import Workload, gemm_peak, paired_ratio, share_outsi
 from evenhand.bench.workloads import BATCH, CLASSES, MEMORY, MINI, full_learner, plain_loop, random_samples, step_of
 from evenhand.core import registry
 from evenhand.core.flops import count_flops
+from evenhand.core.learner import Learner
+from evenhand.core.precision import native
 from evenhand.experiment.environment import environment, hardware
 
+RUN_STEPS, RUN_IMAGES = 5000, 55_000  # learned and tested in a run of CIFAR-100 with ten stages
 SETTING = f"Reduced ResNet18, {BATCH} + {BATCH} images, {CLASSES} classes, full memory of {MEMORY}"
 
 
@@ -80,6 +84,57 @@ def steps(rounds: int) -> dict[str, Any]:
     pairs += [("er, compiled", "er"), ("er, paper's views, compiled", "er, paper's views")]
     ratios = {f"{ours} / {theirs}": paired_ratio(times[ours], times[theirs]) for ours, theirs in pairs}
     return {"gemm_peak_gflops": peak, "rows": rows, "ratios": ratios, "peak_memory_mb": memory}
+
+
+def precision(rounds: int) -> dict[str, Any]:
+    """Steps in fp32 and bf16, raw and with the paper's views, and a whole run, with one thread and with all cores."""
+    before = torch.get_num_threads()
+    tables = {}
+    for threads in dict.fromkeys((1, len(os.sched_getaffinity(0)))):
+        torch.set_num_threads(threads)
+        tables[f"{threads} thread{'s' if threads > 1 else ''}"] = _precision(rounds, compile=threads > 1)
+    torch.set_num_threads(before)
+    return tables
+
+
+def _precision(rounds: int, compile: bool) -> dict[str, Any]:
+    """Steps with the threads that are set, and the peaks they are compared with; without bf16 if it is emulated."""
+    peaks = {"fp32": gemm_peak()}
+    if native(torch.device("cpu")):
+        peaks["bf16"] = gemm_peak(torch.bfloat16)
+    learners: dict[str, Learner] = {}
+    plain: dict[str, str] = {}  # the loop that a step is compared with
+    workloads: dict[str, Workload] = {}
+    for views, copies in (("none", 1), ("concat", 2)):
+        loop = f"a plain eager loop, {2 * BATCH * copies} images"
+        workloads[loop] = plain_loop(copies=copies)
+        for method, compiled, name in itertools.product(("er", "uer"), (False, True)[: 1 + compile], peaks):
+            title = f"{method}, {2 * BATCH * copies} images, {name}{', compiled' if compiled else ''}"
+            learners[title] = full_learner(method, compile=compiled, views=views, precision=name)
+            workloads[title], plain[title] = step_of(learners[title]), loop
+    flops = {loop: count_flops(workloads[loop]) for loop in plain.values()}
+    images = random_samples(500, CLASSES)[0]
+    tested = next(iter(learners.values()))
+
+    def test() -> None:
+        tested.scores(images)
+
+    times = time_in_turns({**workloads, "a test": test}, rounds)
+    tests = RUN_IMAGES / len(images) * statistics.median(times.pop("a test"))
+    rows = {}
+    for title, taken in times.items():
+        seconds, loop = statistics.median(taken), plain.get(title, title)
+        rows[title] = {
+            "median_ms": 1e3 * seconds,
+            "to_plain": paired_ratio(taken, times[loop]),
+            "of_peak": flops[loop] / 1e9 / seconds / peaks["bf16" if "bf16" in title else "fp32"],
+            "outside": share_outside(learners[title], workloads[title]) if title in learners else None,
+            "run_seconds": RUN_STEPS * seconds + tests if "40 images" in title else None,
+        }
+    pairs = [(title, title.replace("bf16", "fp32")) for title in learners if "bf16" in title]
+    pairs += [(title, title.removeprefix("u")) for title in learners if title.startswith("uer")]
+    ratios = {f"{ours} / {theirs}": paired_ratio(times[ours], times[theirs]) for ours, theirs in pairs}
+    return {"gemm_peak_gflops": peaks, "rows": rows, "ratios": ratios}
 
 
 def evaluation(rounds: int) -> dict[str, Any]:
@@ -171,6 +226,7 @@ def method_costs(rounds: int, names: str) -> dict[str, Any]:
 
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "steps": steps,
+    "precision": precision,
     "evaluation": evaluation,
     "scaling": scaling,
     "processes": processes,

@@ -45,9 +45,9 @@ def paired_ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
     }
 
 
-def gemm_peak() -> float:
+def gemm_peak(dtype: torch.dtype = torch.float32) -> float:
     """GFLOP/s of a large matrix product, the best of six."""
-    a = torch.rand(PEAK_SIDE, PEAK_SIDE)
+    a = torch.rand(PEAK_SIDE, PEAK_SIDE).to(dtype)
     best = 0.0
     for _ in range(6):
         began = time.perf_counter()

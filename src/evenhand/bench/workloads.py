@@ -14,8 +14,10 @@ CIFAR, MINI = (3, 32, 32), (3, 84, 84)
 BATCH, CLASSES, MEMORY = 10, 100, 1000
 
 
-def plain_loop(shape: tuple[int, ...] = CIFAR, layout: torch.memory_format = torch.contiguous_format) -> Workload:
-    """A step of ER as one would write it by hand: one joint pass, a reservoir."""
+def plain_loop(
+    shape: tuple[int, ...] = CIFAR, layout: torch.memory_format = torch.contiguous_format, copies: int = 1
+) -> Workload:
+    """A step of ER as one would write it by hand: one joint pass, a reservoir; several copies stand for views."""
     with draws.seeded(0, "init"):
         trunk = ReducedResNet18(shape)
         model = nn.Sequential(trunk, nn.Linear(trunk.dim, CLASSES))
@@ -29,10 +31,12 @@ def plain_loop(shape: tuple[int, ...] = CIFAR, layout: torch.memory_format = tor
         nonlocal offered
         slots = torch.randperm(MEMORY)[:BATCH]
         inputs = (torch.cat([x, memory_x[slots]]).float() / 255).contiguous(memory_format=layout)
-        logits = model(inputs)
-        loss = F.cross_entropy(logits[:BATCH], y) + F.cross_entropy(logits[BATCH:], memory_y[slots])
+        logits = model(inputs.repeat(copies, 1, 1, 1)).unflatten(0, (copies, 2 * BATCH))
+        targets = torch.cat([y, memory_y[slots]]).repeat(copies, 1)
+        new, old = slice(None, BATCH), slice(BATCH, None)
+        loss = sum(F.cross_entropy(logits[:, part].flatten(0, 1), targets[:, part].flatten()) for part in (new, old))
         optimizer.zero_grad()
-        loss.backward()
+        torch.as_tensor(loss).backward()
         optimizer.step()
         for i in range(BATCH):
             offered += 1
@@ -51,6 +55,7 @@ def full_learner(
     classes: int = CLASSES,
     compile: bool = False,
     views: str = "none",
+    precision: str = "fp32",
 ) -> Learner:
     """A learner that has seen all classes and whose memory is full."""
     with draws.seeded(0, "init"):
@@ -62,6 +67,7 @@ def full_learner(
             compile=compile,
             augment="none" if views == "none" else "scr",
             views=views,
+            precision=precision,
             device="cpu",
         )
     only_samples = set(learner.method.changes(registry.resolve("er"))) <= {"scoring"}

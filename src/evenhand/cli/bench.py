@@ -6,7 +6,7 @@ from rich.table import Table
 
 from evenhand.cli.options import Json, print_json
 from evenhand.cli.prepare import comma_separated
-from evenhand.cli.tables import stdout
+from evenhand.cli.tables import print_line, stdout
 from evenhand.errors import InputError
 
 
@@ -25,8 +25,8 @@ def bench(
     Parameters
     ----------
     parts
-        Comma-separated parts to measure: steps, evaluation, scaling, processes, methods; or all. The default is
-        steps,evaluation.
+        Comma-separated parts to measure: steps, precision, evaluation, scaling, processes, methods; or all. The default
+        is steps,evaluation.
     methods
         Comma-separated methods to time against ER, with their training cost C_D; or all.
     rounds
@@ -53,6 +53,11 @@ def print_measured(measured: dict[str, Any]) -> None:
     if "steps" in measured:
         console.print(_steps(measured["setting"], measured["steps"]))
         console.print(_ratios("Time of one step relative to another", measured["steps"]["ratios"]))
+    for threads, part in measured.get("precision", {}).items():
+        if "bf16" not in part["gemm_peak_gflops"]:
+            print_line(console, "This hardware emulates bf16, so it is not timed.")
+        console.print(_precision(f"{measured['setting']}, {threads}", part))
+        console.print(_ratios("Time of one step relative to another", part["ratios"]))
     if "evaluation" in measured:
         rows = {name: row["to_eager"] for name, row in measured["evaluation"].items()}
         console.print(_ratios("Time to test 1000 images, relative to the first row", rows))
@@ -86,6 +91,24 @@ def _steps(setting: str, part: dict[str, Any]) -> Table:
         numbers = (f"{row['median_ms']:.1f}", f"{took['median']:.3f}", f"{took['low']:.3f} to {took['high']:.3f}")
         rates = (f"{row['samples_per_second']:.0f}", f"{row['gflops']:.1f}", f"{row['of_peak']:.0%}", outside)
         table.add_row(name, *numbers, *rates)
+    return table
+
+
+def _precision(setting: str, part: dict[str, Any]) -> Table:
+    table = Table(title=setting, title_justify="left")
+    for name in ("step", "ms", "/ plain loop", "95 % interval", "of GEMM peak", "outside", "run of CIFAR-100"):
+        table.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
+    for name, row in part["rows"].items():
+        took, run = row["to_plain"], row["run_seconds"]
+        table.add_row(
+            name,
+            f"{row['median_ms']:.1f}",
+            f"{took['median']:.3f}",
+            f"{took['low']:.3f} to {took['high']:.3f}",
+            f"{row['of_peak']:.0%}",
+            "" if row["outside"] is None else f"{row['outside']:.1%}",
+            "" if run is None else f"{run / 60:.1f} min",
+        )
     return table
 
 
