@@ -19,7 +19,9 @@ Cost: that of the method, and one more network in memory. Measured: under 1 % of
 Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control Optim. 1992.
 """
 
-import torch
+from typing import Any
+from weakref import WeakKeyDictionary
+
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -50,35 +52,41 @@ class Averaged:
 
     def grow(self, learner: Learner) -> None:
         """Append rows for new classes, as copies of the live ones."""
-        for average, live in pairs(self(learner), learner.network):
+        for average, live in zip(tensors(self(learner)), tensors(learner.network), strict=True):
             if average.shape != live.shape:
                 grown = live.detach().clone()
                 grown[tuple(map(slice, average.shape))] = average
                 average.data = grown
 
     def follow(self, learner: Learner) -> None:
-        """Move towards the live weights; integers, which count batches, are copied."""
+        """Move towards the live weights."""
         if self.name not in learner.kept:
             learner.kept[self.name] = learner.network
             return
         decay = min(self.decay, (1 + learner.steps) / (10 + learner.steps))
-        moved = [pair for pair in pairs(self(learner), learner.network) if moves(pair[1])]
-        floats = [(average, live.detach()) for average, live in moved if live.is_floating_point()]
-        get_ema_multi_avg_fn(decay)(*map(list, zip(*floats, strict=True)), 0)
-        for average, live in moved:
-            if not live.is_floating_point():
-                average.copy_(live)
+        averages, lives = floats(self(learner), learner.network)
+        get_ema_multi_avg_fn(decay)(averages, lives, 0)
 
 
-def pairs(average: Network, live: Network) -> list[tuple[Tensor, Tensor]]:
-    """The tensors of both networks."""
-    tensors = [[*network.parameters(), *network.buffers()] for network in (average, live)]
-    return list(zip(*tensors, strict=True))
+def tensors(network: Network) -> list[Tensor]:
+    """Everything that training may move."""
+    return [*network.parameters(), *network.buffers()]
 
 
-def moves(tensor: Tensor) -> bool:
-    """Whether training may move a tensor of the live network: a buffer, or a parameter that is not frozen."""
-    return tensor.requires_grad or not isinstance(tensor, torch.nn.Parameter)
+def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]:
+    """The floating-point tensors of both networks.
+
+    Collecting them takes longer than averaging them, so it is done again only when the live head has grown.
+    """
+    head, *found = _floats.get(average, (None,))
+    if head is not live.head.weight:
+        pairs = zip(tensors(average), tensors(live), strict=True)
+        found = list(map(list, zip(*((a, b.detach()) for a, b in pairs if b.is_floating_point()), strict=True)))
+        _floats[average] = (live.head.weight, *found)
+    return found[0], found[1]
+
+
+_floats: WeakKeyDictionary[Network, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 @way
