@@ -26,7 +26,7 @@ from evenhand.core.method import Method
 from evenhand.core.parts import part
 from evenhand.core.registry import register
 from evenhand.methods.er import er
-from evenhand.methods.pcr import contrast
+from evenhand.methods.pcr import proxy_contrast
 
 
 @part("evenhand.methods.counted.CountedCrossEntropy")
@@ -37,8 +37,10 @@ class CountedCrossEntropy:
         h, past = learner.features(batch, replay)
         among = torch.cat([batch.targets, replay.targets]) if replay else batch.targets
         return Losses(
-            learning=learner.expect("learn", h, lambda z: contrast(z, batch.targets, among)),
-            replaying=learner.expect("replay", past, lambda z: contrast(z, replay.targets, among)) if replay else None,
+            learning=learner.expect("learn", h, lambda z: proxy_contrast(z, batch.targets, among)),
+            replaying=learner.expect("replay", past, lambda z: proxy_contrast(z, replay.targets, among))
+            if replay
+            else None,
         )
 
 

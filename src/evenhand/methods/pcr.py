@@ -43,10 +43,10 @@ class ProxyContrast:
         network = learner.network
         cosines = network.logits(torch.cat(learner.features(batch, replay)), "cos") / network.head.gamma
         targets = torch.cat([batch.targets, replay.targets])
-        return Losses(contrast(cosines / self.temperature, targets, among=targets))
+        return Losses(proxy_contrast(cosines / self.temperature, targets, among=targets))
 
 
-def contrast(similarities: Tensor, targets: Tensor, among: Tensor) -> Tensor:
+def proxy_contrast(similarities: Tensor, targets: Tensor, among: Tensor) -> Tensor:
     """Cross-entropy in which a class counts as often as it occurs in `among`, and absent ones not at all."""
     counts = torch.bincount(among, minlength=similarities.shape[1]).to(similarities)
     own = similarities.gather(1, targets.unsqueeze(1)).squeeze(1)
