@@ -5,6 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from evenhand import errors
+from evenhand.core import inputs
+from evenhand.core.precision import native
+from evenhand.core.settings import Conditions
 from evenhand.experiment.engine.processes import run_in_processes, run_inline
 from evenhand.experiment.engine.queue import Allocation, Listener, Outcome, Reused, RunOptions, RunQueue, cores
 from evenhand.experiment.folder import Folder
@@ -81,7 +84,22 @@ def _run(queue: RunQueue, engine: str, workers: int | None, threads: int | None)
     most = max(queue.threads.values(), default=1)
     if cpus.workers * most > cores():  # some runs keep more threads than a worker gets
         cpus = Allocation.of(len(queue), cores() // most, threads)
+    queue.listen(Note("", _choice(cpus, len(queue), queue.options.conditions)))
     if engine == "inline" or (engine == "auto" and cpus.workers == 1):
         run_inline(queue, cpus.threads)
     else:
         run_in_processes(queue, cpus.workers, cpus.threads)
+
+
+def _choice(cpus: Allocation, runs: int, conditions: Conditions) -> str:
+    """A sentence about how runs are executed.
+
+    >>> _choice(Allocation(2, 1), 6, Conditions())
+    'Running 6 runs: 2 at a time, 1 thread each, in fp32.'
+    """
+    several = f"{runs} runs: {min(runs, cpus.workers)} at a time, " if runs > 1 else "1 run: "
+    threads = f"{cpus.threads} thread{'' if cpus.threads == 1 else 's'}{' each' if runs > 1 else ''}"
+    precision = conditions.precision
+    if precision == "auto":
+        precision = "bf16" if native(inputs.device("auto")) else "fp32"
+    return f"Running {several}{threads}, in {precision}."
