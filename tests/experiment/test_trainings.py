@@ -5,9 +5,11 @@ import json
 import pytest
 
 from evenhand import errors
+from evenhand.experiment.records.inventory import inventory, results
 from evenhand.experiment.run import run
 from evenhand.experiment.spec import Spec
 from evenhand.experiment.trainings import Archive, plan, together
+from evenhand.report.html import page as page_of
 
 
 def spec_of(method, **fields):
@@ -80,6 +82,17 @@ def test_a_finished_run_is_found_by_each_of_its_tests(tmp_path):
     asked = [spec_of("uer"), spec_of("uer+ema"), spec_of("uer+ncm")]
     assert list(plan(asked, [tmp_path]).values()) == [tested, tested, spec_of("uer+ncm")]
     assert finished(spec_of("uer+ema", seed=1), [tmp_path]) is None
+
+
+def test_the_list_of_results_has_every_test_once(tmp_path):
+    run(spec_of("uer", tests="ema, cos"), tmp_path)
+    run(spec_of("uer+ema"), tmp_path)
+    rows = results(inventory(tmp_path, with_results=True))
+    assert sorted(row.spec.method for row in rows) == ["uer", "uer+cos", "uer+ema"]
+    assert {row.spec.tests for row in rows} == {""}
+    page = page_of(rows)
+    assert "2 runs of 3 methods" in page
+    assert all(f"uer+{way}" in page for way in ("ema", "cos"))
 
 
 def test_a_damaged_donor_does_not_answer_and_a_damaged_run_says_so(tmp_path):

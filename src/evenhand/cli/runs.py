@@ -149,7 +149,7 @@ def _table(rows: "Sequence[RunEntry]", usual: dict[str, Any], varying: Sequence[
 
 
 def _shown(value: Any) -> str:
-    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "-" if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _short_key(key: str) -> str:

@@ -18,8 +18,9 @@ PREVIOUS_CURRENT = (
     "accuracies, the less a method favours new classes."
 )
 BY_CLASS = (
-    "After the last stage, averaged over seeds by order of arrival. Curves that rise or fall at the right end show "
-    "that the head treats the newest classes differently; the dashed line is an equal share of the probability."
+    "The latest weights after the last stage, averaged over seeds by order of arrival. Curves that rise or fall at the "
+    "right end show that the head treats the newest classes differently; the dashed line is an equal share of the "
+    "probability."
 )
 CONFUSION = (
     "Each row shows what the samples of one class are predicted as; the diagonal is correct. The colour scale is a "

@@ -98,7 +98,8 @@ def _figures(scenario: Scenario, styles: Styles) -> Iterator[PageFigure]:
 def _title(results: Sequence[Result]) -> str:
     methods = len({result.spec.method for result in results})
     data = ", ".join(sorted({result.spec.data for result in results}))
-    return f"{_plural(len(results), 'run')} of {_plural(methods, 'method')} on {data}"
+    runs = len({result.key for result in results})
+    return f"{_plural(runs, 'run')} of {_plural(methods, 'method')} on {data}"
 
 
 def _plural(count: int, noun: str) -> str:
