@@ -54,8 +54,6 @@ class Learner:
     ----------
     labels
         The labels seen so far, in the order of the head's rows.
-    kept
-        What the parts of the method keep between steps, see `Method`.
 
     Examples
     --------
@@ -93,12 +91,8 @@ class Learner:
         self.device = inputs.device(device)
         self.replay, self.lr, self.iterations, self.seed = replay, lr, iterations, seed
         self.augment, self.views, self.passes, self.tests = augment, views or default_views(augment), passes, tests
-        check(
-            "learner",
-            memory=memory,
-            precision=precision,
-            **{name: getattr(self, name) for name in LEARNER if name != "memory"},
-        )
+        settings = {name: getattr(self, name) for name in LEARNER if name != "memory"}
+        check("learner", memory=memory, precision=precision, **settings)
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         self.rows = errors.whole("The number of 'rows' of a learner", rows, 0)
@@ -108,7 +102,6 @@ class Learner:
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment
         for part in self.method.parts("passes"):
             self.passes = part.passes
-
         self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
         self.network = Network.of(network).to(self.device).train()
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -123,8 +116,7 @@ class Learner:
         self.row_of: dict[str, int] = {}  # by `inputs.label_key`
         self.kind: Kind | None = None  # of all samples, known from the first ones
         self.steps = 0
-        self.kept = Kept()
-        self._copies = Copies()
+        self.kept, self._copies = Kept(), Copies()
         self._cache: dict[tuple[Any, str], Any] = {}
         self.grow(rows)
 
@@ -179,13 +171,21 @@ class Learner:
         files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod
-    def load(cls, path: str | Path, network: nn.Module | None = None, **conditions: Any) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        network: nn.Module | None = None,
+        *,
+        compile: bool = False,
+        precision: str = "fp32",
+        device: str = "auto",
+    ) -> Self:
         """Read a learner back, to the bit.
 
         Our own backbones are rebuilt; any other network must be passed, built as it was for the saved learner. With the
         same `compile`, `precision` and `device` as before it resumes to the same bits.
         """
-        return checkpoint.load(cls, path, network, **conditions)
+        return checkpoint.load(cls, path, network, compile=compile, precision=precision, device=device)
 
     # What the parts of a method use -----------------------------------------------------------------------------------
 
