@@ -43,7 +43,7 @@ def flags(settings: Mapping[str, Setting], *, optional: bool) -> Callable[[type[
 
 def _help(setting: Setting, optional: bool) -> str:
     """The help of a setting, with the default that applies to every dataset, if there is one."""
-    varies = setting.default in (None, False) or any(setting.name in own for own in DEFAULTS.values())
+    varies = setting.default in (None, False, "") or any(setting.name in own for own in DEFAULTS.values())
     return f"{setting.help} [default: {setting.default}]" if optional and not varies else setting.help
 
 

@@ -196,7 +196,9 @@ def page() -> str:
         rows = ["| setting | values | default | meaning |", "|---|---|---|---|"]
         for name, setting in settings.items():
             values = " ".join(f"`{choice}`" for choice in setting.choices) or setting.must.removeprefix("be ")
-            default = "required" if setting.default is ... else "-" if setting.default is None else setting.default
+            default = (
+                "required" if setting.default is ... else "-" if setting.default in (None, "") else setting.default
+            )
             rows.append(f"| `{name}` | {values} | {default} | {setting.help} |")
         return "\n".join(rows)
 
