@@ -24,7 +24,7 @@ def test_the_key_does_not_depend_on_spelling():
 
 CHANGES = [
     {"data": "cifar10"}, {"size": 8}, {"skip_bad": True}, {"imbalance": 2}, {"tested": "validation"}, {"tests": "cos"},
-    {"softmax": "all"},
+    {"softmax": "all"}, {"pace": "realtime"},
     {"method": "er"}, {"method": "uer(alpha=0.3)"}, {"seed": 1}, {"memory": 100}, {"lr": 0.2}, {"stages": 2},
     {"batch": 5}, {"replay": 5}, {"iterations": 2}, {"backbone": "small_cnn"}, {"neck": True}, {"augment": "crop"},
     {"augment": "crop", "views": "concat"}, {"passes": "separate"}, {"order": "iid"},

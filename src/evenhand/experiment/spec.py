@@ -14,7 +14,7 @@ from evenhand.core.method import Method
 from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings, default_views
 from evenhand.core.ways import Ways
 
-OLDER_TESTS = {"own": "", "both": "cos, dot"}  # the field "forms" of older runs, and what it means today
+BOTH = "cos, dot"  # the tests of older runs with the field forms = "both"
 NUMBERS = [name for name, setting in RUN.items() if {int, float} & set(setting.kinds)]
 
 
@@ -58,7 +58,8 @@ class Spec(Settings, BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Spec":
-        _ = self.ways  # raises if a way does not fit the method
+        if self.tests:
+            _ = self.ways  # raises if a way does not fit the method
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         own = getattr(streams.resolve(self.order), "stages", None)
@@ -81,10 +82,9 @@ class Spec(Settings, BaseModel):
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> "Spec":
         """Validate fields, with one sentence for the first that is wrong."""
-        if isinstance(fields, Mapping) and fields.get("forms") in OLDER_TESTS:
-            fields = {
-                ("tests" if k == "forms" else k): OLDER_TESTS[v] if k == "forms" else v for k, v in fields.items()
-            }
+        if isinstance(fields, Mapping) and fields.get("forms") in ("own", "both"):  # as older records have it
+            fields = {"tests": BOTH if fields["forms"] == "both" else "", **fields}
+            del fields["forms"]
         return errors.validated(cls, fields, "a run", must={name: setting.must for name, setting in RUN.items()})
 
     @property
@@ -106,8 +106,9 @@ class Spec(Settings, BaseModel):
     def key(self) -> str:
         """A readable prefix, and twelve digits of all that decides the numbers, revisions included."""
         given = self.model_dump(exclude_defaults=True)  # so that a new field leaves the keys of older runs as they are
-        if self.tests == OLDER_TESTS["both"]:
-            given = {"forms" if name == "tests" else name: value for name, value in given.items()} | {"forms": "both"}
+        if self.tests == BOTH:
+            del given["tests"]
+            given["forms"] = "both"
         content = {
             **given,
             "method": self.resolved.to_json(),
