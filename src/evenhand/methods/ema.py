@@ -14,7 +14,7 @@ Deviations
 ----------
 1. The warm-up (1 + t) / (10 + t) keeps the random start out of the average.
 
-Cost: that of the method, and one more network in memory. Measured: under 1 % of a step (docs/speed.md).
+Cost: that of the method, with one pass over the weights after each step, and one more network in memory.
 
 Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control Optim. 1992.
 """
