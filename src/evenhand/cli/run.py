@@ -71,7 +71,8 @@ def conclude(outcomes: "Sequence[Outcome]", json: bool) -> int:
     from evenhand.experiment.spec import titles
 
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
-    settings = by_setting([outcome for outcome in outcomes if isinstance(outcome, Result)])
+    rows = [row for outcome in outcomes if isinstance(outcome, Result) for row in outcome.rows()]
+    settings = by_setting(list({row.spec: row for row in rows}.values()))
     names = titles([runs[0].spec for runs in settings], seeds=False)
     summaries = [Group(name, tuple(runs)).summary() for name, runs in zip(names, settings, strict=True)]
     if json:
