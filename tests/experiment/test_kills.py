@@ -78,8 +78,8 @@ def test_a_request_to_stop_saves_and_says_so(tmp_path, number, workers):
     command = [sys.executable, "-m", "evenhand", "run", "er", "uer", "--seeds", "2", "--root", str(tmp_path)]
     command += ["--workers", str(workers), "--threads", "1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    first = process.stderr.readline()
-    assert "stage 1/5" in first
+    assert f"Running 4 runs: {workers} at a time, 1 thread each, in fp32." in process.stderr.readline()
+    assert "stage 1/5" in process.stderr.readline()
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
