@@ -104,6 +104,13 @@ def test_a_damaged_donor_does_not_answer_and_a_damaged_run_says_so(tmp_path):
         finished(tested, [tmp_path])
 
 
+def test_a_finished_run_is_not_read_to_plan(tmp_path, monkeypatch):
+    spec = spec_of("uer")
+    run(spec, tmp_path)
+    monkeypatch.setattr("evenhand.experiment.folder.Folder.result", lambda folder: pytest.fail("was read"))
+    assert plan([spec], [tmp_path]) == {spec: spec}
+
+
 def test_a_test_that_lacks_its_numbers_is_damage(tmp_path):
     tested = spec_of("uer", tests="ema")
     folder = tmp_path / tested.key

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from evenhand import names
 from evenhand.cli.tables import print_line
-from evenhand.errors import InputError, RunError
+from evenhand.errors import InputError
 
 if TYPE_CHECKING:
     from evenhand.datasets.decoding import Progress
@@ -38,15 +38,9 @@ def load_dataset(name: str, size: int | None = None, skip_bad: bool = False) -> 
 
 def load_missing(specs: "Sequence[Spec]", root: Path) -> None:
     """Load the datasets of all runs that are not finished."""
-    from evenhand.experiment.folder import Folder
-    from evenhand.experiment.trainings import plan
+    from evenhand.experiment.trainings import is_done, plan
 
-    def done(spec: "Spec") -> bool:
-        with suppress(RunError):  # the run itself will report the damage
-            return Folder(root, spec).status().get("state") == "done"
-        return False
-
-    for source in dict.fromkeys(run.source for run in plan(specs, [root]).values() if not done(run)):
+    for source in dict.fromkeys(run.source for run in plan(specs, [root]).values() if not is_done(run, [root])):
         load_dataset(*source)
 
 

@@ -1,4 +1,4 @@
-"""Precision: the trunk computes in float32 or, nearly twice as fast where the hardware multiplies it, in bfloat16.
+"""Precision: the trunk computes in float32, or in bfloat16, which some hardware multiplies faster.
 
 Head, losses, optimizer, memory, batch statistics and everything that is stored stay in float32.
 """

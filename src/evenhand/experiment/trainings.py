@@ -57,18 +57,23 @@ def plan(specs: Iterable[Spec], roots: Sequence[Path]) -> dict[Spec, Spec]:
     """
     archive, runs, missing = Archive(roots), {}, []
     for spec in dict.fromkeys(specs):
-        try:
-            result = archive.find(spec)
-        except errors.RunError:  # its own run is damaged, and will say so
+        if is_done(spec, roots):
             runs[spec] = spec
-            continue
-        if result:
+        elif result := archive.find(spec):
             runs[spec] = result.spec
         else:
             missing.append(spec)
     for group in alike(missing):
         runs |= dict.fromkeys(group, together(group))
     return runs
+
+
+def is_done(spec: Spec, roots: Sequence[Path]) -> bool:
+    """Whether the own run of a spec is finished or damaged, by its status alone; whoever reads it checks its records."""
+    try:
+        return any(Folder(root, spec).status().get("state") == "done" for root in roots)
+    except errors.RunError:
+        return True
 
 
 def alike(specs: Iterable[Spec]) -> list[list[Spec]]:
