@@ -69,7 +69,7 @@ def plan(specs: Iterable[Spec], roots: Sequence[Path]) -> dict[Spec, Spec]:
 
 
 def is_done(spec: Spec, roots: Sequence[Path]) -> bool:
-    """Whether the own run of a spec is finished or damaged, by its status alone; whoever reads it checks its records."""
+    """Whether the own run of a spec is finished or damaged, by its status alone; who reads it checks its records."""
     try:
         return any(Folder(root, spec).status().get("state") == "done" for root in roots)
     except errors.RunError:
