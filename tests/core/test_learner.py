@@ -1,21 +1,19 @@
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
 
-from evenhand import Learner, Network, resolve
+from evenhand import Learner, Network, part, resolve
 from evenhand.backbones import MLP
 from evenhand.core import admission
 from evenhand.core.augment import scr
 from evenhand.core.batch import unit
 from evenhand.core.draws import generator
-from evenhand.errors import DivergedError
+from evenhand.errors import DivergedError, InputError
 from evenhand.methods.er import CrossEntropy, Uniform
 
 
 def test_labels_of_other_types_are_other_classes(learner):
-    labels = [1, 1.0, True, "1", (1,), ("1",), (1, 1.0), 0, 0.0, False, "", (), ((1,),)]
+    labels = [1, "1", (1,), ("1",), (1, 1), 0, "", (), ((1,),), 0.5, "True"]
     made = learner("er", "mlp")
     x = torch.rand(len(labels), 1, 8, 8)
     made.observe(x, labels)
@@ -23,6 +21,33 @@ def test_labels_of_other_types_are_other_classes(learner):
     assert made.memory.columns["y"][: len(labels)].tolist() == list(range(len(labels)))
     predicted = made.predict(x)
     assert {(type(label), label) for label in predicted} <= {(type(label), label) for label in labels}
+
+
+def test_equal_numbers_are_one_label(learner):
+    made = learner("er", "mlp")
+    x = torch.rand(4, 1, 8, 8)
+    made.observe(x, [0, 0.0, np.int64(0), np.float32(0)])
+    made.observe(x, np.array([0.0, 1.0, 2.0, 2.5]))
+    assert [(type(label), label) for label in made.labels] == [(int, 0), (int, 1), (int, 2), (float, 2.5)]
+
+
+@pytest.mark.parametrize(("first", "then"), [([0, 2], [True, 2]), ([True, False], [0, 0]), ([1, True], [1, 1])])
+def test_booleans_and_numbers_are_not_confused(first, then, learner):
+    made = learner("er", "mlp")
+    with pytest.raises(InputError, match=r"The labels (0|1|True|False) and (0|1|True|False) are equal\. Write them"):
+        for y in (first, [1, 0] if first == [0, 2] else first, then):
+            made.observe(torch.rand(2, 1, 8, 8), y)
+    assert len({*made.labels}) == len(made.labels)
+
+
+@pytest.mark.parametrize(
+    ("y", "fix"), [(torch.tensor([[0], [1]]), r"y\.ravel\(\)"), (np.eye(2), r"y\.argmax\(1\), if they are one-hot")]
+)
+def test_columns_of_labels_are_refused_with_the_fix(y, fix, learner):
+    made = learner("er", "mlp")
+    with pytest.raises(InputError, match=fix):
+        made.observe(torch.rand(2, 1, 8, 8), y)
+    assert made.labels == []
 
 
 @pytest.mark.parametrize(
@@ -165,11 +190,11 @@ def test_the_network_is_shown_the_views_asked_for(views, learner, images):
     """Batch and replay each draw from a generator of their own; the raw images come first, if they come."""
     shown = []
 
-    @dataclass(frozen=True)
+    @part(f"tests.Watching.{views}")
     class Watching(CrossEntropy):
         def __call__(self, learner, batch, replay):
             shown.append((batch, replay))
-            return super().__call__(learner, batch, replay)
+            return CrossEntropy.__call__(self, learner, batch, replay)
 
     made = learner(resolve("er").but(objective=Watching()), augment="scr", views=views, seed=4)
     draws = {purpose: generator(4, f"augment/{purpose}") for purpose in ("stream", "replay")}
@@ -187,6 +212,7 @@ def test_the_network_is_shown_the_views_asked_for(views, learner, images):
 def test_boundaries_reach_the_parts_that_listen(learner):
     heard = []
 
+    @part("tests.Listening")
     class Listening(Uniform):
         def boundary(self, learner):
             heard.append(learner)

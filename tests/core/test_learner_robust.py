@@ -100,10 +100,17 @@ def test_samples_of_another_shape_than_the_backbones(make, wrong, right):
     learner.observe(torch.rand(right), Y)
 
 
-def test_a_single_small_image():
+def test_a_stream_of_single_small_images(images):
+    """Batch normalisation of maps of 1x1 cannot normalise the first one; later ones come with a replay."""
     learner = Learner(ReducedResNet18((1, 8, 8), width=2), device="cpu")
-    with pytest.raises(InputError, match="at least two images"):
-        learner.observe(torch.rand(1, 1, 8, 8), [0])
-    learner.observe(torch.rand(2, 1, 8, 8), [0, 1])
-    learner.observe(torch.rand(1, 1, 8, 8), [0])
-    assert len(learner.predict(torch.rand(1, 1, 8, 8))) == 1
+    before = [parameter.clone() for parameter in learner.network.trunk.parameters()]
+    singles = [(x[i : i + 1], y[i : i + 1]) for x, y in images(6) for i in range(10)]
+    with pytest.warns(UserWarning, match="cannot normalise a single sample") as warned:
+        for x, y in singles:
+            learner.observe(x, y)
+    assert len(warned) == 1
+    assert learner.steps == len(learner.memory) == 60
+    assert any(not torch.equal(a, b) for a, b in zip(before, learner.network.trunk.parameters(), strict=True))
+    assert learner.network.training
+    x, y = images(1, size=40, seed=5)[0]
+    assert sum(a == b for a, b in zip(learner.predict(x), y, strict=True)) > 15

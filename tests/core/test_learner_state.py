@@ -44,7 +44,7 @@ def test_a_learner_that_has_seen_nothing_comes_back(learner, images, same, tmp_p
 
 
 def test_labels_come_back_with_their_types(learner, tmp_path):
-    labels = [1, 1.0, True, "1", (1, ("a", False)), (), "\u2603 \ud800"]
+    labels = [2, 1.5, True, "1", (1, ("a", False)), (), "\u2603 \ud800"]
     made = learner("er", "mlp")
     made.observe(torch.rand(len(labels), 1, 8, 8), labels)
     made.save(tmp_path / "state")

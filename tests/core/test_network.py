@@ -124,7 +124,7 @@ def test_of_a_network_is_that_network():
 
 
 @pytest.mark.parametrize(
-    "module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Conv2d(1, 1, 1), nn.Linear(3, 3), nn.Sequential()]
+    "module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Conv2d(1, 1, 1), nn.Sequential()]
 )
 def test_of_a_module_without_a_last_linear(module):
     sentence = (

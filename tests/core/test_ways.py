@@ -69,10 +69,10 @@ def test_tests_that_ask_the_same_weights_share_their_features(train, images, mon
     passes = []
     for name in ("", "ema"):
         view = made.ways.methods[name].weights
-        network = made._cache[view, "test"]
+        network = made.snapshots.last.cache[view, "test"]
         features = network.features
         monkeypatch.setattr(network, "features", lambda x, f=features: passes.append(1) or f(x))
-    together = made.ways.scores(made, x, *made.ways.methods)
+    together, _ = made.ways.scores(made, x, *made.ways.methods)
     assert len(passes) == 2
     assert all(torch.equal(a, b) for a, b in zip(separate, together, strict=True))
 

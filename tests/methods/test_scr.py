@@ -167,7 +167,7 @@ def test_a_class_without_memories_is_never_predicted(learner, images):
     [(asked, _)] = images(1, size=100, seed=9)
     assert made.labels[gone] in made.predict(asked)
     made.memory.edit(slots, y=torch.full((len(slots),), (gone + 1) % 4))
-    made._cache.clear()
+    made.changed()
     assert made.labels[gone] not in made.predict(asked)
     assert (made.scores(asked)[:, gone] == -torch.inf).all()
     assert made.predict(asked) == expected_labels(made, asked)

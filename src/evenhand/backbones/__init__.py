@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from evenhand import errors, names
-from evenhand.backbones.folding import fold
+from evenhand.backbones.folding import fold, refold
 from evenhand.backbones.mlp import MLP
 from evenhand.backbones.reduced_resnet18 import ReducedResNet18
 from evenhand.backbones.small_cnn import SmallCNN
@@ -20,7 +20,7 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
 }
 
-__all__ = ["BACKBONES", "MLP", "ReducedResNet18", "SmallCNN", "build", "canonical", "fold", "rebuild"]
+__all__ = ["BACKBONES", "MLP", "ReducedResNet18", "SmallCNN", "build", "canonical", "fold", "rebuild", "refold"]
 
 
 def build(name: str, shape: tuple[int, ...], arguments: Mapping[str, Any] | None = None) -> nn.Module:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+import torch
 from torch import nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_conv_bn_weights
 
 
 def fold(trunk: nn.Module) -> nn.Module:
@@ -17,6 +18,23 @@ def fold(trunk: nn.Module) -> nn.Module:
             setattr(module, conv, fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm)))
             setattr(module, norm, nn.Identity())
     return trunk
+
+
+@torch.no_grad()
+def refold(folded: nn.Module, live: nn.Module, trunk: str = "trunk") -> bool:
+    """Give a folded copy of a network the values that the live one has now; False if they no longer fit."""
+    values = {**dict(live.named_parameters(remove_duplicate=False)), **dict(live.named_buffers(remove_duplicate=False))}
+    own = live.get_submodule(trunk)
+    for path, module in own.named_modules(prefix=trunk):
+        for conv, norm in _pairs(module, own=hasattr(own, "recipe")):
+            c, n = getattr(module, conv), getattr(module, norm)
+            fused = fuse_conv_bn_weights(c.weight, c.bias, n.running_mean, n.running_var, n.eps, n.weight, n.bias)
+            values |= {f"{path}.{conv}.weight": fused[0], f"{path}.{conv}.bias": fused[1]}
+    targets = [*folded.named_parameters(remove_duplicate=False), *folded.named_buffers(remove_duplicate=False)]
+    if any(name not in values or values[name].shape != tensor.shape for name, tensor in targets):
+        return False
+    torch._foreach_copy_([tensor for _, tensor in targets], [values[name] for name, _ in targets])
+    return True
 
 
 def _pairs(module: nn.Module, own: bool) -> Iterator[tuple[str, str]]:

@@ -7,67 +7,95 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-from evenhand.core import inputs
+from evenhand.core import inputs, labels
 from evenhand.core.batch import Batch, unit
-from evenhand.core.inputs import Kind, Label
+from evenhand.core.inputs import Kind
+from evenhand.core.labels import Label
 
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
 
 
-def batches(learner: "Learner", first: tuple[Any, Any], second: Any) -> tuple[Batch, Batch | None]:
-    """The batch of the stream, and a second one (x, y) to learn in place of a replay; both with their views.
+Checked = list[tuple[Tensor, Kind, list[Label]]]
 
-    If anything is wrong with either, the learner stays as it was.
-    """
+
+def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
+    """The batch of the stream, and a second one (x, y) to learn in place of a replay, if both can be learned."""
     if second is not None and len(second) != 2:
         raise errors.wrong("The 'second' batch", "be a pair (x, y)", second)
     pairs = [_learnable(learner, *pair) for pair in (first, second) if pair is not None]
-    if len({Kind.of(x) for x, _ in pairs}) > 1:
+    if len({str(kind) for _, kind, _ in pairs}) > 1:
         raise errors.InputError("The 'second' batch must have samples of the same type and shape as the first.")
+    labels.check_alike([label for *_, found in pairs for label in found], learner.labels, learner.row_of)
+    if learner.kind is None:
+        learner.memory.check_room(pairs[0][0][0])
+    return pairs
+
+
+def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
+    """Checked samples and labels as batches with their views; new classes get a row."""
+    learner.kind = pairs[0][1]
     purposes = ("augment/stream", "augment/replay")
-    registered = [registered_batch(learner, x, labels) for x, labels in pairs]  # all rows before any view
+    registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # all rows before any view
     batch, *others = [learner.viewed(batch, purpose) for batch, purpose in zip(registered, purposes, strict=False)]
     return batch, others[0] if others else None
 
 
-def samples(learner: "Learner", x: Any) -> Tensor:
-    """Samples of the shape seen before; the first ones must fit the network."""
-    tensor = inputs.samples(x)
+def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
+    """Samples of the kind seen before; the first ones must fit the network."""
+    tensor, columns = inputs.samples(x)
+    kind = Kind.of(tensor, columns)
     if learner.kind is None:
-        learner.network.check_sample(unit(tensor[:1]).to(learner.device))
-    elif (shape := Kind.of(tensor).shape) != learner.kind.shape:
-        raise errors.wrong("Every sample", f"have the shape {learner.kind.shape}", shape)
-    return tensor
+        learner.network.check_sample(unit(tensor[:1]).to(learner.device), columns)
+    elif kind.shape != learner.kind.shape and not columns:
+        raise errors.wrong("Every sample", f"have the shape {learner.kind.shape}", kind.shape)
+    elif str(kind) != str(learner.kind):
+        raise errors.wrong("Every sample", f"be of type {learner.kind}, like the first", str(kind))
+    return tensor, kind
 
 
-def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, list[Label]]:
+def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[Label]]:
     """Samples and labels that can be learned."""
     if learner.network.rows != max(len(learner.labels), learner.rows):
         raise errors.wrong("The network of a new learner", "have a head without rows", f"{learner.network.rows} rows")
-    tensor = samples(learner, x)
-    if learner.kind is not None and (dtype := Kind.of(tensor).dtype) != learner.kind.dtype:
-        raise errors.wrong("Every sample", f"be of type {learner.kind.dtype}, like the first", dtype)
-    if learner.augment != "none" and tensor.ndim != 4:
+    tensor, kind = samples(learner, x)
+    scaled = kind.dtype == "uint8" or tensor.is_floating_point()
+    edited = bool(learner.method.parts("bounded"))
+    if learner.augment == "none" and not edited:
+        return tensor, kind, labels.plain(y, len(tensor))
+    if learner.augment != "none" and not (tensor.ndim == 4 and scaled) and not callable(learner.augment):
         raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(tensor.shape))
-    if tensor.ndim == 4 and (learner.augment != "none" or learner.method.parts("bounded")):
+    if edited and not scaled:
+        raise errors.wrong("Samples that this method edits", "be uint8 or floats", kind)
+    if tensor.ndim == 4:
         inputs.bounded(tensor)
-    return tensor, inputs.labels(y, len(tensor))
+    return tensor, kind, labels.plain(y, len(tensor))
 
 
-def registered_batch(learner: "Learner", x: Tensor, labels: Sequence[Label]) -> Batch:
+def registered_batch(learner: "Learner", x: Tensor, found: Sequence[Label]) -> Batch:
     """The batch of checked samples, whose new classes now have a row."""
-    learner.kind = Kind.of(x)
-    register(learner, labels)
-    rows = torch.tensor([learner.row_of[inputs.label_key(label)] for label in labels], device=learner.device)
+    register(learner, found)
+    rows = torch.tensor([learner.row_of[labels.key(label)] for label in found], device=learner.device)
     return Batch(x.to(learner.device), rows)
 
 
-def register(learner: "Learner", labels: Sequence[Label]) -> None:
+def register(learner: "Learner", found: Sequence[Label]) -> None:
     """Give every new label a row of the head."""
-    for label in labels:
-        if (key := inputs.label_key(label)) not in learner.row_of:
+    for label in found:
+        if (key := labels.key(label)) not in learner.row_of:
             learner.row_of[key] = len(learner.labels)
             learner.labels.append(label)
     if (missing := len(learner.labels) - learner.network.rows) > 0:
         learner.grow(missing)
+
+
+@torch.no_grad()
+def keep(learner: "Learner", found: Sequence[Label]) -> None:
+    """Begin with the classes of the layer that the head replaces: its rows, and their labels."""
+    layer = learner.network.replaced and learner.network.replaced[1]
+    if layer is None or len(found) != layer.out_features or len(set(found)) < len(found):
+        must = "name each row of the layer that the head replaces"
+        raise errors.wrong("The labels to 'keep'", f"{must} ({layer.out_features})" if layer else must, list(found))
+    register(learner, found)
+    learner.network.head.weight[: len(found)] = layer.weight
+    learner.network.head.bias[: len(found)] = 0 if layer.bias is None else layer.bias

@@ -13,7 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
+from evenhand import errors
 from evenhand.core.batch import Batch, unit
+from evenhand.core.draws import as_global
 
 LUMA = (0.299, 0.587, 0.114)
 TRIES = 10
@@ -135,13 +137,23 @@ def _resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return (down.unsqueeze(1) @ x @ across.unsqueeze(1)).contiguous(memory_format=torch.channels_last)
 
 
+def own(x: Tensor, augment: Callable[[Tensor], Tensor], generator: Generator) -> Tensor:
+    """Augment by a function of the user's, which draws from torch's global generator."""
+    with as_global(generator):
+        augmented = augment(x.clone())
+    if not isinstance(augmented, Tensor) or augmented.shape != x.shape:
+        got = tuple(augmented.shape) if isinstance(augmented, Tensor) else type(augmented).__name__
+        raise errors.wrong("The augmentation of a learner", f"return a tensor of the shape {tuple(x.shape)}", got)
+    return augmented.detach().to(x)
+
+
 AUGMENTATIONS: dict[str, Callable[[Tensor, Generator], Tensor]] = {"crop": crop, "scr": scr}
 
 
-def with_views(batch: Batch, augment: str, views: str, generator: Generator) -> Batch:
+def with_views(batch: Batch, augment: str | Callable[[Tensor], Tensor], views: str, generator: Generator) -> Batch:
     """The same batch with its views drawn: the augmented one, after the raw one if `views` is "concat"."""
     if views == "none":
         return batch
     raw = unit(batch.x)
-    augmented = AUGMENTATIONS[augment](raw, generator)
+    augmented = AUGMENTATIONS[augment](raw, generator) if isinstance(augment, str) else own(raw, augment, generator)
     return replace(batch, views=augmented if views == "replace" else torch.cat([raw, augmented]))

@@ -15,7 +15,7 @@ class Batch:
     Parameters
     ----------
     x
-        Raw samples: images (n, c, h, w) as uint8 or as floats in [0, 1], or vectors (n, d).
+        Raw samples (n, ...): images as uint8 or as floats in [0, 1], vectors, tokens, rows of bytes (see `packing`).
     y
         Their classes (n,), as rows of the head.
     slots
@@ -52,7 +52,7 @@ class Batch:
 
     @property
     def inputs(self) -> Tensor:
-        """What the network sees, as floats."""
+        """What the network sees."""
         return unit(self.x) if self.views is None else self.views
 
     @property
@@ -77,6 +77,11 @@ class Losses:
     replaying: Tensor | None = None
     keep: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def detached(self) -> "Losses":
+        """The values alone, without the graph that led to them and without what is stored."""
+        learning, replaying = (None if loss is None else loss.detach() for loss in (self.learning, self.replaying))
+        return Losses(learning, replaying)
+
     @property
     def total(self) -> Tensor | None:
         """L = L_c + L_p (Eq. 10)."""
@@ -86,7 +91,12 @@ class Losses:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Turn samples into the network's floats: uint8 is scaled to [0, 1], images are laid out channels last."""
+    """Turn samples into what the network takes: bytes are scaled to [0, 1], images are laid out channels last.
+
+    Other integers, such as tokens, stay as they are.
+    """
+    if x.dtype != torch.uint8 and not x.is_floating_point():
+        return x
     layout = torch.channels_last if x.ndim == 4 else torch.contiguous_format
     floats = x.to(torch.float32, memory_format=layout)
     return floats.div_(255) if x.dtype == torch.uint8 else floats

@@ -1,14 +1,17 @@
 """The state of a learner: every tensor by name, everything else as JSON facts, and how to restore both."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
-from evenhand import backbones, errors, files
-from evenhand.core import inputs, registry
+from evenhand import __version__, backbones, errors, files
+from evenhand.core import inputs, parts, registry
 from evenhand.core.draws import seeded
+from evenhand.core.labels import Label, label
 from evenhand.core.method import Method
 from evenhand.core.network import Network
 from evenhand.core.settings import LEARNER
@@ -17,22 +20,43 @@ if TYPE_CHECKING:
     from evenhand.core.learner import Learner
 
 L = TypeVar("L", bound="Learner")
+FORMAT = 2  # raise it when an older version can no longer read what this one writes
 SETTINGS = (*(name for name in LEARNER if name != "memory"), "rows")
+GIVEN = ("augment", "optimizer", "schedule")  # may be functions of the user's, which cannot be saved
+OPTIONS = (*GIVEN, "on_step", "compile", "precision", "device")
 
 
 def facts(learner: "Learner") -> dict[str, Any]:
-    """Everything except tensors, as JSON: method, settings, labels, steps."""
+    """Everything except tensors, as JSON: method, settings, labels, steps, and what wrote it."""
+    network, trunk = learner.network, learner.network.trunk
+    settings = {name: getattr(learner, name) for name in SETTINGS}
     return {
+        "format": FORMAT,
+        "versions": {"evenhand": __version__, "torch": torch.__version__},
+        "modules": sorted(parts.modules(learner.method)),
         "method": learner.method.to_json(),
-        "settings": {"memory": learner.memory.size, **{name: getattr(learner, name) for name in SETTINGS}},
+        "settings": {
+            "memory": learner.memory.size,
+            **settings,
+            "augment": "given" if callable(learner.augment) else learner.augment,
+            "optimizer": learner.optimizer_name,
+            "schedule": learner.schedule,
+            "clip": learner.optimization.clip,
+        },
+        "rates": learner.optimization.rates,
         "network": {
-            "backbone": getattr(learner.network.trunk, "recipe", None),
-            "neck": learner.network.neck is not None,
-            "gamma": learner.network.head.gamma,
+            "backbone": getattr(trunk, "recipe", None),
+            "neck": network.neck is not None,
+            "gamma": network.head.gamma,
+            "head": network.replaced and network.replaced[0],
+            "output": network.output,
+            "still": learner.still,
+            "frozen": [name for name, parameter in trunk.named_parameters() if not parameter.requires_grad],
         },
         "labels": list(learner.labels),
         "steps": learner.steps,
-        "kind": learner.kind and [learner.kind.dtype, list(learner.kind.shape)],
+        "prequential": [learner.prequential.right, learner.prequential.asked],
+        "kind": learner.kind and [learner.kind.dtype, list(learner.kind.shape), learner.kind.columns],
         "kept": learner.kept.facts(),
     }
 
@@ -44,6 +68,7 @@ def tensors(learner: "Learner") -> dict[str, Tensor]:
         **{f"memory/{name}": tensor for name, tensor in learner.memory.state_dict().items()},
         **{f"generator/{name}": generator.get_state() for name, generator in learner.generators.items()},
         **{f"kept/{name}": tensor for name, tensor in learner.kept.state_dict().items()},
+        **{f"optimizer/{name}": value for name, value in learner.optimization.state().items()},
     }
 
 
@@ -54,43 +79,72 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
         return {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
 
     learner.steps = facts["steps"]
-    learner.kind = inputs.Kind(facts["kind"][0], tuple(facts["kind"][1])) if facts["kind"] else None
+    learner.prequential.right, learner.prequential.asked = facts.get("prequential", (0, 0))
+    learner.kind = inputs.Kind.from_json(facts["kind"]) if facts["kind"] else None
+    learner.network.columns = learner.kind and learner.kind.columns
     try:
         learner.network.load_state_dict(below("network/"))
     except RuntimeError:
         raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
     learner.memory.load_state_dict(below("memory/"))
     learner.kept.load_state_dict(below("kept/"), facts["kept"], learner.network)
+    learner.optimization.load_state(below("optimizer/"))
+    learner.optimization.set_rates(facts.get("rates", learner.optimization.rates))
     for name, state in below("generator/").items():
         learner.generators[name].set_state(state)
 
 
-def load(cls: type[L], path: str | Path, network: nn.Module | None, **conditions: Any) -> L:
+def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Mapping[str, Any]) -> L:
     """The learner that was saved to a file, by itself or as part of a run."""
+    for option in options:
+        if option not in OPTIONS:
+            raise errors.unknown("option of load", option, OPTIONS)
     tensors, facts = files.read_state(Path(path))
     facts = facts.get("learner", facts)
+    if facts.get("format", 1) > FORMAT:
+        raise errors.RunError(f"{path} was written by evenhand {facts['versions']['evenhand']}. Load it with that one.")
     registry.recipes()  # registers the parts of all methods
     try:
-        learner = cls(
-            _network(path, facts, network), Method.from_json(facts["method"]), **facts["settings"], **conditions
-        )
+        settings = {**facts["settings"], **options}
+        for name in GIVEN:
+            if settings.get(name) == "given":
+                raise errors.InputError(f"{path} was saved with a function as '{name}'. Pass it as {name}=...")
+        learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
         learner.load_state_dict(tensors, facts)
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.RunError(f"{path} is damaged: {error} is missing or wrong.") from None
     return learner
 
 
-def labels(facts: Mapping[str, Any]) -> list[inputs.Label]:
+def labels(facts: Mapping[str, Any]) -> list[Label]:
     """The saved labels."""
-    return [inputs.label(label) for label in facts["labels"]]
+    return [label(value) for value in facts["labels"]]
 
 
-def _network(path: str | Path, facts: Mapping[str, Any], module: nn.Module | None) -> Network:
+def _method(path: str | Path, facts: Mapping[str, Any]) -> Method:
+    try:
+        return Method.from_json(facts["method"])
+    except errors.InputError as error:
+        missing = [name for name in facts.get("modules", ()) if name not in sys.modules]
+        if not missing:
+            raise
+        raise errors.InputError(f"{error} {path} needs {' and '.join(missing)}: import it first.") from None
+
+
+def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | None) -> Network:
     """The network of a saved learner, before its weights: the user's module, or one of our backbones built again."""
-    shape = facts["network"]
     with seeded(0, "load"):  # the weights are overwritten; the global generator must not move
         if module is None:
             if shape["backbone"] is None:
                 raise errors.InputError(f"{path} was saved with a custom network. Pass it as network=...")
             module = backbones.rebuild(shape["backbone"])
-        return Network.of(module, neck=shape["neck"], gamma=shape["gamma"])
+        network = Network.of(module, head=shape.get("head") or None, neck=shape["neck"], gamma=shape["gamma"])
+    network.output = shape.get("output")
+    try:
+        for name in shape.get("frozen", ()):
+            network.trunk.get_parameter(name).requires_grad_(False)
+        for name in shape.get("still", ()):
+            network.get_submodule(name).eval()
+    except AttributeError:
+        raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
+    return network

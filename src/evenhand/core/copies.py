@@ -1,32 +1,32 @@
 """Copies of a network, for tests, predictions and trial steps that must leave the live one alone."""
 
-import copy
+from collections.abc import Hashable
 
 import torch
 
 from evenhand import backbones
+from evenhand.core.cloning import cloned, refresh
 from evenhand.core.network import Network
 
 
 class Copies:
-    """Copies of one network by name; each reuses the tensors of the last one as long as they fit."""
+    """Copies of networks by name; each reuses the modules and tensors of the last one as long as they fit."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Network] = {}
+        self._kept: dict[Hashable, Network] = {}
 
-    def take(self, name: str, network: Network) -> Network:
+    def take(self, name: Hashable, network: Network) -> Network:
         """Copy the network as it is now."""
-        copied, live = self._kept.get(name), network.state_dict()
-        old = copied.state_dict() if copied else {}
-        if copied is None or any(old[key].shape != live[key].shape for key in live):
-            copied = self._kept[name] = copy.deepcopy(network)
-        else:
-            copied.load_state_dict(live)
+        copied = self._kept.get(name)
+        if copied is None or not refresh(copied, network):
+            copied = self._kept[name] = cloned(network)
         return copied
 
-
-def folded(network: Network) -> Network:
-    """A copy that only predicts, with batch normalisation folded into the convolutions."""
-    copied = copy.deepcopy(network).eval()
-    backbones.fold(copied.trunk)
-    return copied.in_precision("fp32").requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    def fold(self, name: Hashable, network: Network) -> Network:
+        """Copy the network to predict with it, with batch normalisation folded into the convolutions."""
+        copied = self._kept.get(name)
+        if copied is None or copied.rows != network.rows or not backbones.refold(copied, network):
+            copied = cloned(network).eval().in_precision("fp32").requires_grad_(False)
+            backbones.fold(copied.trunk)
+            self._kept[name] = copied.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return self._kept[name]

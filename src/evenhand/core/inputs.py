@@ -1,8 +1,6 @@
 """What a user passes to a learner, as plain tensors and values, or an error that says what is wrong."""
 
-import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,40 +8,85 @@ import torch
 from torch import Tensor
 
 from evenhand import errors
-
-Label = Any  # str, int, bool, float, or tuples of these: what JSON can hold
+from evenhand.core.packing import Columns, pack
 
 
 class Kind(NamedTuple):
-    """What all samples of a learner have in common: the name of their type, and the shape of one."""
+    """What all samples of a learner have in common: the name of their type, and the shape of one.
+
+    Samples of several tensors are rows of bytes, with their `columns`.
+    """
 
     dtype: str
     shape: tuple[int, ...]
+    columns: Columns | None = None
 
     @classmethod
-    def of(cls, samples: Tensor) -> "Kind":
+    def of(cls, samples: Tensor, columns: Columns | None = None) -> "Kind":
         """The kind of a batch (n, ...)."""
-        return cls(str(samples.dtype).removeprefix("torch."), tuple(samples.shape[1:]))
+        return cls(str(samples.dtype).removeprefix("torch."), tuple(samples.shape[1:]), columns)
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Kind":
+        """The kind that was stored as a list."""
+        dtype, shape, *columns = value
+        return cls(dtype, tuple(shape), columns[0] if columns else None)
+
+    def __str__(self) -> str:
+        if self.columns is None:
+            return f"{self.dtype} {self.shape}"
+        return ", ".join(f"{name}: {dtype} {tuple(shape)}" for name, dtype, shape in self.columns)
 
 
-def samples(x: Any) -> Tensor:
-    """Images (n, c, h, w) or vectors (n, d) as a tensor of uint8 or of finite float32."""
-    if isinstance(x, np.ndarray):
-        if x.dtype != np.uint8 and x.dtype.kind != "f":
-            raise errors.wrong("Samples", "be uint8 or floats", str(x.dtype))
-        x = torch.from_numpy(np.array(x, dtype=np.uint8 if x.dtype == np.uint8 else np.float32))
-    if not isinstance(x, Tensor):
-        raise errors.wrong("Samples", "be a torch tensor or a numpy array", type(x).__name__)
-    x = x.detach()
-    if x.dtype != torch.uint8 and not x.is_floating_point():
-        raise errors.wrong("Samples", "be uint8 or floats", str(x.dtype).removeprefix("torch."))
-    if x.ndim not in (2, 4) or 0 in x.shape:
-        raise errors.wrong("A batch", "hold at least one image (n, c, h, w) or vector (n, d)", tuple(x.shape))
+def samples(x: Any) -> tuple[Tensor, Columns | None]:
+    """Samples as one tensor (n, ...), floats as finite float32; several tensors are packed, with their columns."""
+    if isinstance(x, Mapping) and not hasattr(x, "iloc"):
+        return pack({str(name): _samples(value) for name, value in x.items()})
+    if isinstance(x, tuple) and x and not all(map(_is_image, x)):
+        return pack([_samples(value) for value in x])
+    return _samples(x), None
+
+
+def _samples(x: Any) -> Tensor:
+    x = _tensor(x).detach()
+    if x.ndim < 2 or 0 in x.shape:
+        raise errors.wrong("A batch", "hold at least one sample: (n, d), (n, c, h, w), (n, ...)", tuple(x.shape))
     if x.is_floating_point():
         x = x.to(torch.float32)
         if not torch.isfinite(x).all():
             raise errors.InputError("Samples must be finite. This batch has NaN or infinite values.")
-    return x
+    return x.clone() if x.is_inference() else x
+
+
+def _tensor(x: Any) -> Tensor:
+    """Tensors, arrays, DataFrames, and lists of numbers, tensors, arrays or images."""
+    if isinstance(x, Tensor):
+        return x
+    if hasattr(x, "iloc"):  # a DataFrame
+        x = x.to_numpy()
+    if isinstance(x, list | tuple) and x:
+        if all(map(_is_image, x)):
+            x = [np.atleast_3d(np.asarray(image)).transpose(2, 0, 1) for image in x]
+        if isinstance(x[0], Tensor):
+            x = [np.asarray(tensor.detach().cpu()) for tensor in x]
+        try:
+            x = np.stack([np.asarray(sample) for sample in x])
+        except ValueError:
+            raise errors.InputError("The samples of a list must all have the same shape.") from None
+    if not isinstance(x, np.ndarray):
+        must = "be a torch tensor, a numpy array, a DataFrame, or a list of samples"
+        raise errors.wrong("Samples", must, type(x).__name__)
+    if x.dtype.kind not in "fiub":
+        raise errors.wrong("Samples", "be numbers", str(x.dtype))
+    try:
+        return torch.from_numpy(np.array(x, dtype=np.float32 if x.dtype.kind == "f" else x.dtype.newbyteorder("=")))
+    except TypeError:
+        raise errors.wrong("Samples", "have a type that torch has", str(x.dtype)) from None
+
+
+def _is_image(x: Any) -> bool:
+    """Whether this is an image of Pillow."""
+    return hasattr(x, "getbands")
 
 
 def bounded(images: Tensor) -> None:
@@ -51,32 +94,6 @@ def bounded(images: Tensor) -> None:
     if images.is_floating_point() and (images.amin() < 0 or images.amax() > 1):
         extent = f"{images.amin():g} to {images.amax():g}"
         raise errors.InputError(f"Images to augment or change must be uint8 or floats in [0, 1]. Got {extent} instead.")
-
-
-def labels(y: Any, count: int) -> list[Label]:
-    """The labels of `count` samples as plain Python values."""
-    values = y.tolist() if isinstance(y, Tensor | np.ndarray) else y
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise errors.wrong("The labels", "be a sequence with one label per sample", y)
-    if len(values) != count:
-        raise errors.wrong("The labels", f"be as many as the {count} samples", len(values))
-    return [label(value) for value in values]
-
-
-def label(value: Any) -> Label:
-    """One label as plain Python, tuples instead of lists."""
-    if isinstance(value, np.generic | np.ndarray | Tensor):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return tuple(label(item) for item in value)
-    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
-        raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", value)
-    return value
-
-
-def label_key(label: Label) -> str:
-    """A key that distinguishes the labels 1, 1.0, True and "1"."""
-    return json.dumps(label)
 
 
 def device(name: str) -> torch.device:

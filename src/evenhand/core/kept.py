@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from evenhand import errors
+from evenhand.core.cloning import cloned, refresh
 from evenhand.core.network import Network
 
 
@@ -28,9 +29,18 @@ class Kept(UserDict[str, Any]):
         if isinstance(value, Tensor):
             self.data[name] = value.detach().clone()
         elif isinstance(value, Network):
-            self.data[name] = copy.deepcopy(value).eval().requires_grad_(False)
+            self.data[name] = cloned(value).eval().requires_grad_(False)
         else:
             self.data[name] = _through_json(name, value)
+
+    def follow(self, other: "Kept") -> None:
+        """Take over everything that another one holds, in the tensors that are here already as far as they fit."""
+        for name in self.keys() - other.keys():
+            del self[name]
+        for name, value in other.items():
+            own = self.get(name)
+            if not (isinstance(own, Network) and isinstance(value, Network) and refresh(own, value)):
+                self[name] = value
 
     def facts(self) -> dict[str, Any]:
         """The JSON values, and the names of the networks."""

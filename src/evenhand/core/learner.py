@@ -1,50 +1,72 @@
-"""The learner: everything that changes while a method learns, behind `observe` and `predict`."""
+"""The learner: a network, a method and a memory, behind `observe` and `predict`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
-from torch import Generator, Tensor, nn
-from torch.nn.utils import get_total_norm
+from torch import Tensor, nn
 
 from evenhand import errors, files
-from evenhand.core import admission, checkpoint, inputs, registry
-from evenhand.core.augment import with_views
-from evenhand.core.batch import Batch
+from evenhand.core import admission, checkpoint, inputs, labels, registry
 from evenhand.core.compiled import Compiled
-from evenhand.core.copies import Copies, folded
+from evenhand.core.copies import Copies
 from evenhand.core.divergence import DivergenceGuard
 from evenhand.core.draws import as_global, generator, seeded
-from evenhand.core.gradients import trainable
-from evenhand.core.inputs import Kind, Label
 from evenhand.core.kept import Kept
+from evenhand.core.labels import Label
+from evenhand.core.learning import Learning
 from evenhand.core.memory import Memory
 from evenhand.core.method import Method
 from evenhand.core.network import Network
+from evenhand.core.observation import Observation, Prequential
+from evenhand.core.optimization import OPTIMIZERS, SCHEDULES, Factory, Optimization, Schedule, canonical
 from evenhand.core.precision import chosen
-from evenhand.core.scoring import Phase
 from evenhand.core.settings import LEARNER, Settings, check, default_views, described
+from evenhand.core.snapshots import Cache, Snapshots
 from evenhand.core.ways import Ways
 
 PURPOSES = ("head", "extra", "network", "retrieval", "storage", "augment/stream", "augment/replay")
 
 
-class Learner:
+class Learner(Learning):
     """Learns a stream batch by batch with a small memory of the past, and predicts at any time.
+
+    Any number of threads may call it. They learn one after the other; predictions are those of the last complete step
+    and do not wait for the next one. Whatever fails, Ctrl-C included, leaves the learner as it was.
 
     Parameters
     ----------
     network
-        A `Network`, one of our backbones, or any module that ends in a Linear (see `Network.of`). It is put into
-        training mode; parameters without `requires_grad` stay frozen.
+        Any module that ends in a Linear, one of our backbones, or a `Network` (see `Network.of`). It learns in training
+        mode, whatever mode it is put into; parameters without `requires_grad` stay frozen, and modules that have only
+        such parameters and are in evaluation mode now stay in it.
     method
         A name such as "uer" or "uer(alpha=0.3)", or a `Method`.
     {settings}
+    augment
+        Augmentation of stream and replay: none, crop, scr, or a function from inputs to inputs of the same shape, whose
+        draws from torch's global generator are seeded here.
+    optimizer
+        "sgd", "adam", "adamw" or "rmsprop", with parameters: "sgd(momentum=0.9, weight_decay=1e-4)"; or a function that
+        takes the parameters and returns a torch optimizer, which then has its own learning rate.
+    schedule
+        How the learning rate changes by step: "warmup(steps=100)+cosine(steps=5000)", "linear", "stairs(every=1000,
+        factor=0.5)"; or a function from the number of a step to a factor.
+    clip
+        Limit of the gradient's norm.
+    head
+        The name of the Linear that classifies, if it is not the last one in the module.
+    keep
+        The labels of the rows of that Linear, to go on from a trained classifier; by default the head starts empty.
+    output
+        Where a module that returns a tuple or a dict has its logits; by default that is found.
     rows
         Number of rows that the head starts with. The softmax runs over all of them, seen or not; by default it runs
         over the classes seen so far. Either way new classes grow the head.
+    on_step
+        A function that gets the record of every step, e.g. to log it.
     compile
         Speed up the trunk with torch.compile. This takes about a minute once, and wants batches of one size.
     device
@@ -61,9 +83,9 @@ class Learner:
     >>> from evenhand import Learner
     >>> from evenhand.backbones import MLP
     >>> learner = Learner(MLP((4,)), method="uer", memory=20)
-    >>> learner.observe(torch.eye(4), ["north", "east", "south", "west"])
-    >>> learner.labels
-    ['north', 'east', 'south', 'west']
+    >>> seen = learner.observe(torch.eye(4), ["north", "east", "south", "west"])
+    >>> seen.new, seen.steps
+    (['north', 'east', 'south', 'west'], 1)
     """
 
     def __init__(
@@ -75,12 +97,19 @@ class Learner:
         replay: int = Settings.replay,
         lr: float = Settings.lr,
         iterations: int = Settings.iterations,
-        augment: str = Settings.augment,
+        augment: str | Callable[[Tensor], Tensor] = Settings.augment,
         views: str | None = None,
         passes: str = Settings.passes,
         tests: str = Settings.tests,
         seed: int = Settings.seed,
+        optimizer: str | Factory = "sgd",
+        schedule: str | Schedule = "constant",
+        clip: float | None = None,
+        head: str | None = None,
+        keep: Sequence[Label] = (),
+        output: str | int | None = None,
         rows: int = 0,
+        on_step: Callable[[Observation], Any] | None = None,
         compile: bool = False,
         precision: str = "fp32",
         device: str = "auto",
@@ -88,197 +117,171 @@ class Learner:
         self.method = registry.resolve(method) if isinstance(method, str) else method
         if not isinstance(self.method, Method):
             raise errors.wrong("The 'method' of a learner", "be a name or a Method", method)
+        self.method.to_json()  # a method that cannot be saved says so now
         self.device = inputs.device(device)
-        self.replay, self.lr, self.iterations, self.seed = replay, lr, iterations, seed
-        self.augment, self.views, self.passes, self.tests = augment, views or default_views(augment), passes, tests
-        settings = {name: getattr(self, name) for name in LEARNER if name != "memory"}
-        check("learner", memory=memory, precision=precision, **settings)
+        memory, replay, lr, iterations, seed, rows = map(_plain, (memory, replay, lr, iterations, seed, rows))
+        self.replay, self.iterations, self.seed = replay, iterations, seed
+        self.augment, self.passes, self.tests = augment, passes, tests
+        self.views = views or default_views(augment)
+        settings = {name: getattr(self, name) for name in LEARNER if name not in ("memory", "lr")}
+        if callable(augment):
+            settings["augment"] = "scr"
+        check("learner", memory=memory, lr=lr, precision=precision, **settings)
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         self.rows = errors.whole("The number of 'rows' of a learner", rows, 0)
+        self.optimizer_name = canonical("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else "given"
+        self.schedule = canonical("schedule", schedule, SCHEDULES) if isinstance(schedule, str) else "given"
+        self.on_step = on_step
         self.memory = Memory(memory, self.device)
         self.ways = Ways(self.method, tests)
         for part in self.method.parts("views"):  # what a part requires wins over the settings
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment
         for part in self.method.parts("passes"):
             self.passes = part.passes
-        self.generators: dict[str, Generator] = {purpose: generator(seed, purpose) for purpose in PURPOSES}
-        self.network = Network.of(network).to(self.device).train()
+        self.generators = {purpose: generator(seed, purpose) for purpose in PURPOSES}
+        known = labels.plain(keep, len(keep))
+        self.network = Network.of(network, head=head).to(self.device)
+        self.network.output = self.network.output if output is None else output
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network.in_precision(chosen(precision, self.device)).check_couple(self.method.scoring.couple)
         with seeded(seed, "modules"):
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))
-        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=lr, foreach=True)
+        self.still = self.network.still()
+        self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
         self.compiled = Compiled(self.network.trunk) if errors.truth("The 'compile' of a learner", compile) else None
         self.guard = DivergenceGuard(self.device)
-        self.labels: list[Label] = []
-        self.row_of: dict[str, int] = {}  # by `inputs.label_key`
-        self.kind: Kind | None = None  # of all samples, known from the first ones
-        self.steps = 0
-        self.kept, self._copies = Kept(), Copies()
-        self._cache: dict[tuple[Any, str], Any] = {}
+        self.labels, self.row_of, self.kind, self.steps = [], {}, None, 0
+        self.kept, self.snapshots, self.prequential = Kept(), Snapshots(), Prequential(self)
+        self._copies, self._cache, self._shared = Copies(), Cache(), {}
         self.grow(rows)
+        if known:
+            admission.keep(self, known)
+        self._modes = self.network.modes(self.still)
+        self.train()
 
     def __repr__(self) -> str:
         return f"Learner({len(self.labels)} classes, {self.steps} steps, {self.memory})"
 
-    # What a user calls ------------------------------------------------------------------------------------------------
-
-    def observe(self, x: Any, y: Sequence[Label] | Tensor, *, second: tuple[Any, Any] | None = None) -> None:
-        """Learn one batch of the stream.
+    def observe(
+        self,
+        x: Any,
+        y: Sequence[Label] | Tensor,
+        *,
+        second: tuple[Any, Any] | None = None,
+        predict: bool = False,
+    ) -> Observation:
+        """Learn one batch of the stream, completely or, if that fails, not at all.
 
         Parameters
         ----------
         x
-            Images (n, c, h, w), uint8 or floats in [0, 1], or vectors (n, d).
+            Samples (n, ...): a tensor, an array, a DataFrame, or a list of samples or Pillow images. uint8 is scaled to
+            [0, 1]. For a model with several inputs, a dict of them by name or a tuple.
         y
             Their n labels; a new one grows the head.
         second
             A second batch (x, y) to learn in place of a replay, as the order iid++ has it; nothing is stored then.
+        predict
+            Also predict the samples before learning them, and count how often that was right: see `accuracy`.
         """
-        batch, replay = admission.batches(self, (x, y), second)
-        buffers = [buffer.clone() for buffer in self.network.buffers()]
-        try:
-            with as_global(self.generators["network"]):
-                self.method.step(self, batch, replay)
-        except BaseException:
-            for buffer, before in zip(self.network.buffers(), buffers, strict=True):
-                buffer.copy_(before)
-            raise
-        finally:
-            self._cache.clear()
-        self.ways.notify("follow", self)
-        self.steps += 1
+        with self.snapshots.turn:
+            pairs = admission.checked(self, (x, y), second)
+            with self.snapshots.step(self) as before, torch.inference_mode(False), torch.enable_grad():
+                self.train()
+                batch, replay = admission.batches(self, pairs)
+                predicted = self.prequential.ask(self, x, batch, before.labels) if predict else None
+                with as_global(self.generators["network"]):
+                    losses = self.method.step(self, batch, replay)
+                if predict:
+                    predicted = self.prequential.count(predicted, pairs[0][2])
+                self._cache.clear()
+                self.ways.notify("follow", self)
+                self.steps += 1
+            observation = Observation(self.steps, self.labels[len(before.labels) :], losses.detached(), predicted)
+            if self.on_step is not None:
+                self.on_step(observation)
+            return observation
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of samples that were predicted rightly before they were learned, by `observe(predict=True)`."""
+        return self.prequential.right / self.prequential.asked if self.prequential.asked else None
 
     def predict(self, x: Any, *, test: str = "") -> list[Label]:
         """The most likely label of each sample, by the method's own test or one of `tests`; changes nothing."""
-        return [self.labels[row] for row in self.scores(x, test=test).argmax(1).tolist()]
+        [scores], known = self.ways.scores(self, x, test)
+        return [known[row] for row in scores.argmax(1).tolist()]
 
     def scores(self, x: Any, *, test: str = "") -> Tensor:
         """The score of each label for each sample, (n, labels) in the order of `labels`; changes nothing."""
-        return self.ways.scores(self, x, test)[0]
+        return self.ways.scores(self, x, test)[0][0]
+
+    def predict_proba(self, x: Any, *, test: str = "") -> Tensor:
+        """The probability of each label for each sample, (n, labels): the softmax of the scores.
+
+        A nearest class mean compares similarities, which are no logits: there are no probabilities then.
+        """
+        self.ways.check_probable(test)
+        return self.scores(x, test=test).softmax(1)
+
+    def top(self, x: Any, count: int = 5, *, test: str = "") -> list[list[tuple[Label, float]]]:
+        """The `count` most likely labels of each sample with their scores, the best first."""
+        errors.whole("The 'count' of top", _plain(count), 1)
+        [scores], known = self.ways.scores(self, x, test)
+        values, rows = scores.topk(min(count, len(known)), dim=1)
+        pairs = zip(values.tolist(), rows.tolist(), strict=True)
+        return [[(known[row], value) for value, row in zip(*pair, strict=True)] for pair in pairs]
 
     def boundary(self) -> None:
         """Tell the method that a stage has ended; only parts that declare `boundary` listen."""
-        self.guard.check()
-        for part in self.method.parts("boundary"):
-            part.boundary(self)
-        self._cache.clear()
+        with self.snapshots.step(self):
+            self.guard.check()
+            for part in self.method.parts("boundary"):
+                part.boundary(self)
+            self._cache.clear()
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, whole or not at all."""
-        files.write_state(Path(path), self.state_dict(), self.facts())
+        with self.snapshots.turn:
+            files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        network: nn.Module | None = None,
-        *,
-        compile: bool = False,
-        precision: str = "fp32",
-        device: str = "auto",
-    ) -> Self:
+    def load(cls, path: str | Path, network: nn.Module | None = None, **options: Any) -> Self:
         """Read a learner back, to the bit.
 
-        Our own backbones are rebuilt; any other network must be passed, built as it was for the saved learner. With the
-        same `compile`, `precision` and `device` as before it resumes to the same bits.
+        Our own backbones are rebuilt; any other network must be passed, built as it was for the saved learner, and so
+        must functions that were given: `augment`, `optimizer`, `schedule`, `on_step`. With the same `compile`,
+        `precision` and `device` as before it resumes to the same bits.
         """
-        return checkpoint.load(cls, path, network, compile=compile, precision=precision, device=device)
+        return checkpoint.load(cls, path, network, options)
 
-    # What the parts of a method use -----------------------------------------------------------------------------------
+    @property
+    def lr(self) -> float:
+        """The learning rate, before the schedule; it may be set at any time."""
+        return self.optimization.lr
 
-    def features(self, *batches: Batch | None) -> list[Tensor]:
-        """The features of each batch's inputs, in one joint pass or one pass each; (0, dim) where there is no batch."""
-        if self.passes == "separate":
-            nothing = torch.empty(0, self.network.head.dim, device=self.device)
-            return [self.network.features(batch.inputs) if batch else nothing for batch in batches]
-        trunk = self.compiled if self.compiled and self.compiled.serves(self, batches) else self.network.trunk
-        inputs = [batch.inputs if batch else None for batch in batches]
-        h = self.network.through(trunk, torch.cat([x for x in inputs if x is not None]))
-        return list(h.split([0 if x is None else len(x) for x in inputs]))
+    @lr.setter
+    def lr(self, value: float) -> None:
+        check("learner", lr=_plain(value))
+        with self.snapshots.turn:
+            self.optimization.lr = _plain(value)
 
-    def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
-        """The criterion of the logits of h, mixed as the scoring says for this phase.
-
-        The sum over forms of weight * criterion(logits): the one place where dot and cos meet.
-        """
-        scoring = self.method.scoring
-        mix = scoring.learn if phase == "learn" else scoring.replay
-        terms = [weight * criterion(self.network.logits(h, form, scoring.couple)) for form, weight in mix]
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
-
-    def recall(self, slots: Tensor) -> Batch | None:
-        """Read samples from the memory and draw their views; None if there are none."""
-        return self.viewed(self.memory.read(slots), "augment/replay") if len(slots) else None
-
-    def viewed(self, batch: Batch, purpose: str) -> Batch:
-        """The same batch with its views drawn."""
-        return with_views(batch, self.augment, self.views, self.generators[purpose])
-
-    def descend(self, loss: Tensor, module: nn.Module | None = None) -> None:
-        """Take one step of the optimizer down the loss, with all parameters or only those of one module."""
-        moving = trainable(module or self.network)
-        self.follow(loss, dict(zip(moving, torch.autograd.grad(loss, moving, allow_unused=True), strict=True)))
-
-    def follow(self, loss: Tensor, gradients: Mapping[nn.Parameter, Tensor | None]) -> None:
-        """Take one step of the optimizer along the gradients of some parameters, if they and the loss are finite."""
-        norm = get_total_norm([gradient for gradient in gradients.values() if gradient is not None])
-        self.guard.record(self.steps, loss.detach(), norm)
-        for parameter in self.network.parameters():
-            parameter.grad = gradients.get(parameter)
-        self.optimizer.step()
-        self._cache.clear()
-
-    def grow(self, rows: int) -> None:
-        """Give the head, and whatever grows with it, more rows."""
-        self.network.grow(rows, self.generators["head"], self.generators["extra"])
-        self.optimizer.param_groups[0]["params"] = list(self.network.parameters())
-        self.ways.notify("grow", self)
-        self._cache.clear()
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The torch optimizer."""
+        return self.optimization.optimizer
 
     @property
     def conditions(self) -> dict[str, Any]:
         """How it computes, as a run records it; see `settings.Conditions`."""
         return {"compile": self.compiled is not None, "precision": self.network.precision}
 
-    def eval_copy(self) -> Network:
-        """A copy of the network in evaluation mode and float32; the live one never leaves training mode."""
-        return self.cached("eval", lambda: self._copies.take("eval", self.network).eval().in_precision("fp32"))
-
-    def folded_copy(self) -> Network:
-        """A copy of the network in evaluation mode, with batch normalisation folded into the convolutions."""
-        return self.cached("folded", lambda: folded(self.network))
-
-    def test_features(self, x: Tensor) -> Tensor:
-        """The features of a test's inputs by `test_copy`, computed once for all tests that ask the same weights."""
-        last = self.cached("test/features", dict)
-        if last.get("x") is not x:
-            last |= {"x": x, "h": self.test_copy().features(x)}
-        return last["h"]
-
-    def test_copy(self) -> Network:
-        """A folded copy of the network that answers a test."""
-        return self.cached("test", lambda: folded(self.method.weights(self)))
-
-    @contextmanager
-    def scratch_copy(self) -> Iterator[Network]:
-        """Work on a copy of the network, whose weights and running statistics are thrown away afterwards."""
-        live, self.network = self.network, self._copies.take("scratch", self.network)
-        try:
-            yield self.network
-        finally:
-            self.network = live
-
-    def cached(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The result of a computation on memory and the weights asked, reused until either changes."""
-        key = self.method.weights, name
-        if key not in self._cache:
-            self._cache[key] = compute()
-        return self._cache[key]
-
-    # State ------------------------------------------------------------------------------------------------------------
+    def train(self) -> None:
+        """Put every module into the mode that it learns in, whatever was done to it outside."""
+        for module, training in self._modes.items():
+            module.training = training
 
     def facts(self) -> dict[str, Any]:
         """Everything except tensors, as JSON: method, settings, labels, steps."""
@@ -291,9 +294,17 @@ class Learner:
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Take over what `state_dict` and `facts` returned."""
-        admission.register(self, checkpoint.labels(facts))
-        checkpoint.restore(self, tensors, facts)
-        self._cache.clear()
+        with self.snapshots.step(self):
+            admission.register(self, checkpoint.labels(facts))
+            checkpoint.restore(self, tensors, facts)
+            self._cache.clear()
 
 
-Learner.__doc__ = str(Learner.__doc__).replace("    {settings}\n", described((*LEARNER, "precision")))
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+Learner.__doc__ = str(Learner.__doc__).replace(
+    "    {settings}\n", described(name for name in (*LEARNER, "precision") if name != "augment")
+)

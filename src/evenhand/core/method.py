@@ -80,6 +80,9 @@ class Method:
         Returns what the method becomes when a scoring is composed onto it, e.g. by `+uer`. SCR, which has no
         cross-entropy to score, adds one.
 
+    logits
+        False if the scores of a prediction are no logits, so that their softmax would be no probabilities.
+
     `weights` may also declare `follow(learner)`, called after every step, and `grow(learner)`, called when the head has
     grown.
     """
@@ -104,8 +107,8 @@ class Method:
         """What a test depends on besides the training."""
         return self.weights, self.prediction, self.scoring.test
 
-    def step(self, learner: "Learner", batch: Batch, second: Batch | None = None) -> None:
-        """Learn one batch of the stream (Algorithm 1).
+    def step(self, learner: "Learner", batch: Batch, second: Batch | None = None) -> Losses:
+        """Learn one batch of the stream (Algorithm 1); returns the losses.
 
         A `second` batch of the stream (the order iid++) is learned in place of a replay; nothing is stored then.
         """
@@ -115,6 +118,7 @@ class Method:
             self.update(learner, losses)  #                      8-9  theta <- theta - lambda grad(L_c + L_p)
         if second is None:
             self.storage(learner, batch.with_(losses.keep))  #   10   M <- MemoryUpdate(M, B_t)
+        return losses
 
     def but(self, **slots: Any) -> "Method":
         """Return the same method with some slots replaced."""

@@ -1,14 +1,17 @@
 """The network: a trunk that computes features, an optional neck, and a head that grows with the classes."""
 
-import copy
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from evenhand import errors
+from evenhand.core import wrapping
+from evenhand.core.packing import Columns, unpack
 from evenhand.core.precision import computing
 from evenhand.core.scoring import Couple, Form
 
@@ -71,13 +74,25 @@ class Network(nn.Module):
         self.head = DualLinear(dim, gamma=gamma)
         self.extra = nn.ModuleDict()  # further modules of a method
         self.precision = "fp32"
+        self.columns: Columns | None = None  # of packed samples
+        self.output: wrapping.Key = None  # where the features are in what the trunk returns, if it is not they alone
+        self.warned = False  # that a single sample came
+        self.replaced: tuple[str, nn.Linear] | None = None  # the layer in whose place the head is
 
     @classmethod
-    def of(cls, module: nn.Module, *, dim: int | None = None, neck: bool = False, gamma: float = 10.0) -> "Network":
+    def of(
+        cls,
+        module: nn.Module,
+        *,
+        dim: int | None = None,
+        head: str | None = None,
+        neck: bool = False,
+        gamma: float = 10.0,
+    ) -> "Network":
         """Wrap any module.
 
         One of our backbones, or any module together with `dim`, is used as the trunk. In any other module our head,
-        which starts without rows, replaces the last Linear; this changes the module itself.
+        which starts without rows, replaces the last Linear, or the one called `head`; this changes the module itself.
         """
         if isinstance(module, cls):
             return module
@@ -87,15 +102,10 @@ class Network(nn.Module):
             dim = getattr(module, "dim", None)
         if dim is not None:
             return cls(module, dim, neck=neck, gamma=gamma)
-        name, last = [(n, m) for n, m in module.named_modules() if not list(m.children())][-1]
-        if not isinstance(last, nn.Linear) or not name:
-            raise errors.InputError(
-                f"The last layer of {type(module).__name__} must be a Linear, which the head replaces. If the module "
-                "computes features, wrap it with Network.of(module, dim=<length of a feature>)."
-            )
-        parent, _, attribute = name.rpartition(".")
-        setattr(module.get_submodule(parent), attribute, nn.Identity())
-        return cls(module, last.in_features, neck=neck, gamma=gamma)
+        trunk, layer, name = wrapping.split(module, head)
+        network = cls(trunk, layer.in_features, neck=neck, gamma=gamma)
+        network.__dict__["replaced"] = (name, layer)  # not a submodule: nothing learns it
+        return network
 
     @property
     def rows(self) -> int:
@@ -118,11 +128,35 @@ class Network(nn.Module):
         """Map inputs (n, ...) to features (n, dim), which are float32 in any precision."""
         return self.through(self.trunk, x)
 
-    def through(self, trunk: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    def through(self, trunk: Callable[..., Any], x: Tensor) -> Tensor:
         """The same through another form of the trunk, such as a compiled one."""
+        positional, named = unpack(x, self.columns)
         with computing(self.precision, x.device):
-            h = trunk(x)
-        return h.to(x.dtype)
+            try:
+                returned = trunk(*positional, **named)
+            except ValueError as error:
+                if len(x) > 1 or "more than 1 value per channel" not in str(error):
+                    raise
+                returned = self._alone(positional, named)
+        return wrapping.picked(returned, self.output).to(self.head.weight.dtype)
+
+    def _alone(self, positional: Sequence[Any], named: dict[str, Any]) -> Any:
+        """A pass of a single sample, which batch normalisation cannot normalise: it uses its running statistics."""
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                "Batch normalisation cannot normalise a single sample: such a pass uses its running statistics.",
+                stacklevel=2,
+            )
+        norms = [part for part in self.trunk.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        moving = [norm for norm in norms if norm.training]
+        for norm in moving:
+            norm.eval()
+        try:
+            return self.trunk(*positional, **named)
+        finally:
+            for norm in moving:
+                norm.train()
 
     def logits(self, h: Tensor, form: Form = "dot", couple: Couple = "head") -> Tensor:
         """Map features (n, dim) to logits (n, rows): the coupled layers in the given form, the others in dot."""
@@ -135,6 +169,21 @@ class Network(nn.Module):
         self.precision = precision
         return self
 
+    def still(self) -> list[str]:
+        """The names of the modules that stay in evaluation mode: those in it now whose parameters are all frozen."""
+        return [
+            name
+            for name, module in self.named_modules()
+            if not module.training
+            and (parameters := list(module.parameters()))
+            and not any(parameter.requires_grad for parameter in parameters)
+        ]
+
+    def modes(self, still: Iterable[str]) -> dict[nn.Module, bool]:
+        """For every module, whether it learns in training mode; those called `still`, and all within, do not."""
+        resting = {part for name in still for part in self.get_submodule(name).modules()}
+        return {module: module not in resting for module in self.modules()}
+
     def check_couple(self, couple: Couple) -> None:
         """Raise if a scoring couples a neck that the network does not have."""
         if couple != "head" and self.neck is None:
@@ -143,19 +192,25 @@ class Network(nn.Module):
                 "Add one with Network.of(module, neck=True), or --neck on the command line."
             )
 
-    @torch.no_grad()
-    def check_sample(self, sample: Tensor) -> None:
-        """Raise if the trunk does not turn a sample (1, ...) into a feature (1, dim)."""
+    def check_sample(self, sample: Tensor, columns: Columns | None = None) -> None:
+        """Find the features that the trunk computes of a sample (1, ...), or raise if there are none for the head."""
         recipe, shape = getattr(self.trunk, "recipe", None), tuple(sample.shape[1:])
         if recipe and list(shape) != recipe["shape"]:
             raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {tuple(recipe['shape'])}", shape)
+        of = f"of the shape {shape}" if columns is None else f"of {len(columns)} tensors"
         try:
-            h = copy.deepcopy(self.trunk).eval()(sample)
+            name = self.replaced[0] if self.replaced else ""
+            output, h = wrapping.trial(self.trunk, name, self.head.dim, unpack(sample, columns), self.output)
+        except errors.InputError:
+            if self.replaced:  # the module is the user's own again
+                wrapping.put(self.trunk, *self.replaced)
+            raise
         except Exception as error:
             cause = str(error).partition("\n")[0]
-            raise errors.InputError(f"The network cannot process samples of the shape {shape}: {cause}") from None
+            raise errors.InputError(f"The network cannot process samples {of}: {cause}") from None
         if tuple(h.shape) != (1, self.head.dim):
             raise errors.InputError(
-                f"The network turns samples of the shape {shape} into features of the shape {tuple(h.shape[1:])}, "
-                f"but its head takes ({self.head.dim},)."
+                f"The network turns samples {of} into features of the shape {tuple(h.shape[1:])}, but its head takes "
+                f"({self.head.dim},)."
             )
+        self.columns, self.output = columns, output

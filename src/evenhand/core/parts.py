@@ -1,7 +1,7 @@
 """Parts: the frozen, stateless values that make up a method. They print, compare, hash and convert to JSON."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar, dataclass_transform
 
 from evenhand import errors
@@ -38,7 +38,16 @@ def to_json(value: Any) -> Any:
         return {"part": id, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise errors.wrong("A part's field", "be a number, a string, a boolean, None or another part", value)
+    must = "be a number, a string, a boolean, None or another part, whose class has @part(...): otherwise it cannot be saved"
+    raise errors.wrong("What a method is made of", must, value)
+
+
+def modules(value: Any) -> set[str]:
+    """The modules outside of evenhand that a method's parts come from, and that must be imported to read it."""
+    found = {type(value).__module__} if type(value) in IDS else set()
+    if is_dataclass(value):
+        found |= {name for field in fields(value) for name in modules(getattr(value, field.name))}
+    return {name for name in found if not name.startswith("evenhand.")}
 
 
 def from_json(value: Any) -> Any:

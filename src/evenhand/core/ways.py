@@ -9,8 +9,10 @@ from torch import Tensor
 from evenhand import errors
 from evenhand.core import admission, registry
 from evenhand.core.batch import unit
+from evenhand.core.labels import Label
 from evenhand.core.method import Method
 from evenhand.core.network import Network
+from evenhand.core.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
@@ -37,6 +39,14 @@ class Ways:
         """The names of those that differ from the method's own."""
         return [name for name, method in self.methods.items() if method.test != self.methods[""].test]
 
+    def check_probable(self, name: str) -> None:
+        """Raise if the scores of this way are no logits, whose softmax would be probabilities."""
+        prediction = self.methods[name].prediction if name in self.methods else None
+        if not getattr(prediction, "logits", True):
+            raise errors.InputError(
+                f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Ask for scores or top."
+            )
+
     def notify(self, event: str, learner: "Learner") -> None:
         """Call what the weights declare for an event of training."""
         for weights in self.weights:
@@ -49,20 +59,31 @@ class Ways:
         return list({id(network): network for network in asked}.values())
 
     @torch.no_grad()
-    def scores(self, learner: "Learner", x: Any, *names: str) -> list[Tensor]:
-        """The scores of samples by each of these ways, (n, labels) each; changes nothing."""
-        if not learner.labels:
-            raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
+    def scores(self, learner: "Learner", x: Any, *names: str) -> tuple[list[Tensor], list[Label]]:
+        """The scores of samples by each of these ways, (n, labels) each, and the labels; changes nothing.
+
+        They are those of the learner's last complete step, also while another thread is within the next one.
+        """
         for name in names:
             if name not in self.methods:
                 raise errors.unknown("test of this learner", name, [way for way in self.methods if way])
-        asked = []
-        for name in names:
-            view = copy.copy(learner)  # shares everything with the learner, except for the method to test by
-            view.method = self.methods[name]
-            asked.append(view)
-        learner.guard.check()
-        parts = admission.samples(learner, x).to(learner.device).split(EVALUATION_BATCH)
-        scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
-        unseen = learner.network.rows - len(learner.labels)  # rows that the head started with and no class has yet
-        return [(scores := torch.cat(column))[:, : scores.shape[1] - unseen] for column in zip(*scored, strict=True)]
+        with learner.snapshots.asked(learner) as snapshot:
+            if not snapshot.labels:
+                raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
+            shared: dict[Any, Any] = {}
+            asked = [_asked(learner, self.methods[name], snapshot, shared) for name in names]
+            parts = admission.samples(asked[0], x)[0].to(learner.device).split(EVALUATION_BATCH)
+            scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
+            labels = list(snapshot.labels)
+            unseen = snapshot.network.rows - len(labels)  # rows that the head started with and no class has yet
+        columns = [torch.cat(column) for column in zip(*scored, strict=True)]
+        return [scores[:, : scores.shape[1] - unseen] for scores in columns], labels
+
+
+def _asked(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":
+    """A learner with the state of the snapshot, for one test; tests of the same samples share what they compute."""
+    view = copy.copy(learner)
+    view.method, view.network, view.memory, view.kept = method, snapshot.network, snapshot.memory, snapshot.kept
+    view.labels, view.kind, view.steps = snapshot.labels, snapshot.kind, snapshot.steps
+    view._copies, view._cache, view._shared = snapshot.copies, snapshot.cache, shared
+    return view

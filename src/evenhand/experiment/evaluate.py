@@ -80,7 +80,7 @@ def evaluate(learner: Learner, stream: Stream, stage: int, watch: HeadWatch) -> 
         x, y = stream.test(j)
         # All samples of a class count as errors if it never arrived because its samples fell into a dropped batch.
         rows = torch.tensor([row_of.get(label, -1) for label in y.tolist()])
-        for name, scores in zip(names, learner.ways.scores(learner, x, *names), strict=True):
+        for name, scores in zip(names, learner.ways.scores(learner, x, *names)[0], strict=True):
             tallies[name].add(scores.cpu(), rows)
     own, *others = [tally.record(stage == len(stream.stages) - 1) for tally in tallies.values()]
     return {

@@ -16,13 +16,12 @@ Cost: that of ER, C_D = 1. Needs to know where stages end.
 Zhao et al., Maintaining Discrimination and Fairness in Class Incremental Learning, CVPR 2020.
 """
 
-import copy
-
 import torch
 from torch import Tensor
 
 from evenhand import errors
 from evenhand.core.batch import Losses
+from evenhand.core.cloning import cloned
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
 from evenhand.core.network import Network
@@ -52,7 +51,7 @@ class ArgmaxAligned:
         network, scoring = learner.test_copy(), learner.method.scoring
         if not self.persist:
             stages = learner.kept.get(STAGES, [])
-            network = learner.cached("er_wa.aligned", lambda: align(copy.deepcopy(network), stages))
+            network = learner.cached("er_wa.aligned", lambda: align(cloned(network), stages))
         return network.logits(learner.test_features(x), scoring.test, scoring.couple)
 
 

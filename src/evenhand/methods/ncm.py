@@ -27,6 +27,8 @@ from evenhand.core.ways import EVALUATION_BATCH
 class NearestMean:
     """The nearest mean of the memory's features; a class without samples in the memory is never predicted."""
 
+    logits = False
+
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
         means, known = learner.cached("ncm.means", lambda: class_means(learner))
         scores = F.normalize(learner.test_features(x), dim=1) @ means.T

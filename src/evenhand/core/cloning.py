@@ -1,0 +1,60 @@
+"""Cloning: a copy of any module, and its values brought up to date later."""
+
+import copy
+from collections import OrderedDict
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def cloned(module: M, memo: dict[int, Any] | None = None) -> M:
+    """A copy of a module with tensors of its own.
+
+    Unlike `copy.deepcopy` it also copies modules that hold activations, locks or weights computed from others: tensors
+    are detached, and what cannot be copied is shared.
+    """
+    memo = {} if memo is None else memo
+    if isinstance(module, torch.jit.ScriptModule):
+        return copy.deepcopy(module, memo)
+    if id(module) not in memo:
+        memo[id(module)] = made = module.__new__(type(module))
+        made.__dict__.update({name: _cloned(value, memo) for name, value in module.__dict__.items()})
+    return memo[id(module)]
+
+
+def _cloned(value: Any, memo: dict[int, Any]) -> Any:
+    if id(value) in memo:
+        return memo[id(value)]
+    if isinstance(value, nn.Module):
+        return cloned(value, memo)
+    if isinstance(value, Tensor):
+        tensor = value.detach().clone()
+        memo[id(value)] = nn.Parameter(tensor, value.requires_grad) if isinstance(value, nn.Parameter) else tensor
+        return memo[id(value)]
+    if type(value) in (dict, OrderedDict):
+        return type(value)((key, _cloned(item, memo)) for key, item in value.items())
+    if type(value) in (list, tuple):
+        return type(value)(_cloned(item, memo) for item in value)
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # a lock, a file, a socket
+        return value
+
+
+def tensors(module: nn.Module) -> list[Tensor]:
+    """All parameters and buffers, in the order of the modules; tied ones as often as they occur."""
+    found = [tensor for part in module.modules() for tensor in (*part._parameters.values(), *part._buffers.values())]
+    return [tensor for tensor in found if tensor is not None]
+
+
+@torch.no_grad()
+def refresh(copied: nn.Module, module: nn.Module) -> bool:
+    """Give a copy the values that the module has now; False if the two no longer have the same tensors."""
+    old, new = tensors(copied), tensors(module)
+    if len(old) != len(new) or any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(old, new, strict=True)):
+        return False
+    torch._foreach_copy_(old, new)
+    return True

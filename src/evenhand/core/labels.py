@@ -1,0 +1,53 @@
+"""Labels as plain Python values, each spelled in one way, or an error that says what is wrong."""
+
+import json
+import math
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from evenhand import errors
+
+Label = Any  # str, int, bool, float, or tuples of these: what JSON can hold
+
+
+def plain(y: Any, count: int) -> list[Label]:
+    """The labels of `count` samples: a list, a tensor, an array, or anything with `tolist`, such as a pandas Series."""
+    if hasattr(y, "iloc") and y.ndim == 2:  # a DataFrame
+        y = y.to_numpy()
+    if isinstance(y, Tensor | np.ndarray) and y.ndim == 2:
+        fix = "y.ravel()" if y.shape[1] == 1 else "y.argmax(1), if they are one-hot"
+        raise errors.wrong("The labels", "be as many as the samples, (n,)", tuple(y.shape), f"Pass {fix}.")
+    values = y.tolist() if hasattr(y, "tolist") else y
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise errors.wrong("The labels", "be a sequence with one label per sample", y)
+    if len(values) != count:
+        raise errors.wrong("The labels", f"be as many as the {count} samples", len(values))
+    return [label(value) for value in values]
+
+
+def label(value: Any) -> Label:
+    """One label as plain Python: tuples instead of lists, and 1 instead of 1.0, which are one label."""
+    if isinstance(value, np.generic | np.ndarray | Tensor):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(label(item) for item in value)
+    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def key(label: Label) -> str:
+    """A key that distinguishes the labels 1, True and "1"."""
+    return json.dumps(label)
+
+
+def check_alike(found: Iterable[Label], known: Sequence[Label], keys: Container[str]) -> None:
+    """Raise if a new label equals another one without being the same, as True equals 1; `keys` are the known ones'."""
+    if new := [label for label in found if key(label) not in keys]:
+        spelled: dict[Label, Label] = {}
+        for label in (*known, *new):
+            if key(first := spelled.setdefault(label, label)) != key(label):
+                raise errors.InputError(f"The labels {first!r} and {label!r} are equal. Write them in one way.")

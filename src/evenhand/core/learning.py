@@ -1,0 +1,165 @@
+"""What the parts of a method use of their learner: features, losses, the memory, the optimizer and copies."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from evenhand.core.augment import with_views
+from evenhand.core.batch import Batch
+from evenhand.core.compiled import Compiled
+from evenhand.core.copies import Copies
+from evenhand.core.divergence import DivergenceGuard
+from evenhand.core.gradients import trainable
+from evenhand.core.inputs import Kind
+from evenhand.core.kept import Kept
+from evenhand.core.labels import Label
+from evenhand.core.memory import Memory
+from evenhand.core.method import Method
+from evenhand.core.network import Network
+from evenhand.core.optimization import Optimization
+from evenhand.core.scoring import Phase
+from evenhand.core.snapshots import Cache, Snapshots
+
+if TYPE_CHECKING:
+    from evenhand.core.observation import Prequential
+    from evenhand.core.ways import Ways
+
+
+class Learning:
+    """Everything that changes while a method learns.
+
+    Attributes
+    ----------
+    method
+        What learns.
+    labels
+        The labels seen so far, in the order of the head's rows.
+    kind
+        Of all samples, known from the first ones.
+    kept
+        What parts keep from one step to the next.
+    """
+
+    method: Method
+    network: Network
+    memory: Memory
+    optimization: Optimization
+    lr: float
+    generators: dict[str, Generator]
+    guard: DivergenceGuard
+    compiled: Compiled | None
+    snapshots: Snapshots
+    ways: "Ways"
+    prequential: "Prequential"
+    labels: list[Label]
+    row_of: dict[str, int]  # by `labels.key`
+    kind: Kind | None
+    kept: Kept
+    steps: int
+    replay: int
+    iterations: int
+    augment: str | Callable[[Tensor], Tensor]
+    views: str
+    passes: str
+    device: torch.device
+    _copies: Copies
+    _cache: Cache
+    _shared: dict[Any, Any]  # what the tests of one prediction share
+
+    def features(self, *batches: Batch | None) -> list[Tensor]:
+        """The features of each batch's inputs, in one joint pass or one pass each; (0, dim) where there is no batch."""
+        if self.passes == "separate":
+            nothing = torch.empty(0, self.network.head.dim, device=self.device)
+            found = [self.network.features(batch.inputs) if batch else nothing for batch in batches]
+        else:
+            trunk = self.compiled if self.compiled and self.compiled.serves(self, batches) else self.network.trunk
+            inputs = [batch.inputs if batch else None for batch in batches]
+            h = self.network.through(trunk, torch.cat([x for x in inputs if x is not None]))
+            found = list(h.split([0 if x is None else len(x) for x in inputs]))
+        self.prequential.passed(self, batches[0], found[0])
+        return found
+
+    def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
+        """The criterion of the logits of h, mixed as the scoring says for this phase.
+
+        The sum over forms of weight * criterion(logits): the one place where dot and cos meet.
+        """
+        scoring = self.method.scoring
+        mix = scoring.learn if phase == "learn" else scoring.replay
+        terms = [weight * criterion(self.network.logits(h, form, scoring.couple)) for form, weight in mix]
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+
+    def recall(self, slots: Tensor) -> Batch | None:
+        """Read samples from the memory and draw their views; None if there are none."""
+        return self.viewed(self.memory.read(slots), "augment/replay") if len(slots) else None
+
+    def viewed(self, batch: Batch, purpose: str) -> Batch:
+        """The same batch with its views drawn."""
+        return with_views(batch, self.augment, self.views, self.generators[purpose])
+
+    def descend(self, loss: Tensor, module: nn.Module | None = None) -> None:
+        """Take one step of the optimizer down the loss, with all parameters or only those of one module."""
+        moving = trainable(module or self.network)
+        self.follow(loss, dict(zip(moving, torch.autograd.grad(loss, moving, allow_unused=True), strict=True)))
+
+    def follow(self, loss: Tensor, gradients: Mapping[nn.Parameter, Tensor | None]) -> None:
+        """Take one step of the optimizer along the gradients of some parameters, if they and the loss are finite."""
+        norm = get_total_norm([gradient for gradient in gradients.values() if gradient is not None])
+        self.guard.record(self.steps, loss.detach(), norm)
+        self.optimization.follow(self.steps, gradients, norm)
+        self._cache.clear()
+
+    def grow(self, rows: int) -> None:
+        """Give the head, and whatever grows with it, more rows."""
+        before = list(self.network.parameters())
+        self.network.grow(rows, self.generators["head"], self.generators["extra"])
+        self.optimization.replace(before, list(self.network.parameters()))
+        self.ways.notify("grow", self)
+        self._cache.clear()
+
+    def eval_copy(self) -> Network:
+        """A copy of the network in evaluation mode and float32; the live one never leaves training mode."""
+        return self.cached("eval", lambda: self._copies.take("eval", self.network).eval().in_precision("fp32"))
+
+    def folded_copy(self) -> Network:
+        """A copy of the network in evaluation mode, with batch normalisation folded into the convolutions."""
+        return self.cached("folded", lambda: self._copies.fold("folded", self.network))
+
+    def test_features(self, x: Tensor) -> Tensor:
+        """The features of a test's inputs by `test_copy`, computed once for all tests that ask the same weights."""
+        asked, h = self._shared.get(self.method.weights, (None, None))
+        if asked is not x or h is None:
+            h = self.test_copy().features(x)
+            self._shared[self.method.weights] = (x, h)
+        return h
+
+    def test_copy(self) -> Network:
+        """A folded copy of the network that answers a test."""
+        weights = self.method.weights
+        return self.cached("test", lambda: self._copies.fold(("test", weights), weights(self)))
+
+    @contextmanager
+    def scratch_copy(self) -> Iterator[Network]:
+        """Work on a copy of the network, whose weights and running statistics are thrown away afterwards."""
+        live, self.network = self.network, self._copies.take("scratch", self.network)
+        try:
+            yield self.network
+        finally:
+            self.network = live
+
+    def changed(self) -> None:
+        """Forget what was computed of weights, memory and kept values; call it after changing them by hand."""
+        self._cache.clear()
+        self.snapshots.changes += 1
+
+    def cached(self, name: str, compute: Callable[[], Any]) -> Any:
+        """The result of a computation on memory and the weights asked, reused until either changes."""
+        key = self.method.weights, name
+        with self._cache.lock:
+            if key not in self._cache:
+                self._cache[key] = compute()
+            return self._cache[key]

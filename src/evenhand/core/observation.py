@@ -1,0 +1,104 @@
+"""What one call of `observe` did, and what the learner would have said before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from evenhand.core import parts
+from evenhand.core.batch import Batch, Losses
+from evenhand.core.labels import Label
+from evenhand.core.method import LATEST
+from evenhand.core.network import Network
+
+if TYPE_CHECKING:
+    from evenhand.core.learner import Learner
+    from evenhand.core.learning import Learning
+
+ARGMAX = {"part": "evenhand.methods.er.Argmax"}
+MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention, nn.RNNBase, nn.RReLU)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Observation:
+    """The record of a step.
+
+    Attributes
+    ----------
+    steps
+        How many steps the learner has taken, with this one.
+    new
+        The labels that it saw for the first time.
+    predicted
+        What it would have predicted for the batch before it learned it, if that was asked for; None for every sample if
+        it knew no class yet.
+    """
+
+    steps: int
+    new: list[Label]
+    losses: Losses
+    predicted: list[Label] | None = None
+
+    @property
+    def learning(self) -> float | None:
+        """L_c, the loss of the batch; None if the method had none."""
+        return None if self.losses.learning is None else self.losses.learning.item()
+
+    @property
+    def replaying(self) -> float | None:
+        """L_p, the loss of what was replayed; None if nothing was, or if the method does not tell the two apart."""
+        return None if self.losses.replaying is None else self.losses.replaying.item()
+
+    def __repr__(self) -> str:
+        losses = {"learning": self.learning, "replaying": self.replaying}
+        shown = [f"{name} {value:.4g}" for name, value in losses.items() if value is not None]
+        return f"Observation({', '.join([f'step {self.steps}', *shown, *([f'new {self.new}'] if self.new else [])])})"
+
+
+class Prequential:
+    """Predicts every batch before it is learned, and counts how often that was right.
+
+    Where training and prediction compute the same, the pass of the step itself tells; elsewhere it takes another one.
+
+    Attributes
+    ----------
+    right, asked
+        How many predictions were right, of how many.
+    """
+
+    def __init__(self, learner: "Learner") -> None:
+        self.right = self.asked = 0
+        tested = parts.to_json(learner.method.prediction), parts.to_json(learner.method.weights)
+        self.free = tested == (ARGMAX, LATEST) and learner.views == "none" and _modeless(learner.network)
+        self._awaited: Batch | None = None
+        self._rows: Tensor | None = None
+        self._known: Sequence[Label] = ()
+
+    def ask(self, learner: "Learner", x: Any, batch: Batch, known: Sequence[Label]) -> list[Label] | None:
+        """Predict a batch by the classes known before it, or wait for its pass."""
+        self._awaited, self._rows, self._known = (batch if self.free and known else None), None, known
+        if self._awaited is not None:
+            return None
+        return learner.predict(x) if known else [None] * len(batch)
+
+    def passed(self, learner: "Learning", batch: Batch | None, h: Tensor) -> None:
+        """See the features of a batch that is about to be learned."""
+        if batch is not None and batch is self._awaited:
+            scoring = learner.method.scoring
+            scores = learner.network.logits(h.detach(), scoring.test, scoring.couple)
+            self._awaited, self._rows = None, scores[:, : len(self._known)].argmax(1)
+
+    def count(self, predicted: list[Label] | None, labels: Sequence[Label]) -> list[Label]:
+        """What was predicted, now counted; `labels` are the right ones."""
+        if predicted is None:
+            predicted = [self._known[row] for row in self._rows.tolist()] if self._rows is not None else []
+        self.right += sum(a is not None and a == b for a, b in zip(predicted, labels, strict=True))
+        self.asked += len(labels)
+        return predicted
+
+
+def _modeless(network: Network) -> bool:
+    """Whether the network certainly computes the same in training and in evaluation mode, and in either precision."""
+    known = all(type(part).__module__.startswith(("torch.nn.", "evenhand.")) for part in network.modules())
+    return known and network.precision == "fp32" and not any(isinstance(part, MODAL) for part in network.modules())

@@ -1,0 +1,207 @@
+"""Optimization: how gradients move the weights. Optimizers and schedules have names, so that they can be saved."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from evenhand import errors, names
+
+Factory = Callable[[list[nn.Parameter]], Optimizer]
+Schedule = Callable[[int], float]
+
+
+def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False) -> Factory:
+    """Stochastic gradient descent."""
+    options = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+    return lambda parameters: torch.optim.SGD(parameters, lr, foreach=True, **options)
+
+
+def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.0) -> Factory:
+    """Adam."""
+    return lambda parameters: torch.optim.Adam(parameters, lr, (beta1, beta2), eps, weight_decay)
+
+
+def adamw(
+    lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01
+) -> Factory:
+    """Adam with decoupled weight decay."""
+    return lambda parameters: torch.optim.AdamW(parameters, lr, (beta1, beta2), eps, weight_decay)
+
+
+def rmsprop(lr: float, alpha: float = 0.99, momentum: float = 0.0, weight_decay: float = 0.0) -> Factory:
+    """RMSprop."""
+    options = {"momentum": momentum, "weight_decay": weight_decay}
+    return lambda parameters: torch.optim.RMSprop(parameters, lr, alpha, **options)
+
+
+def constant() -> Schedule:
+    """The learning rate stays."""
+    return lambda step: 1.0
+
+
+def warmup(steps: int = 100) -> Schedule:
+    """Rise from 0 in a line."""
+    return lambda step: min(1.0, (step + 1) / steps)
+
+
+def linear(steps: int = 10_000, end: float = 0.0) -> Schedule:
+    """Fall to `end` in a line, and stay there."""
+    return lambda step: end + (1 - end) * max(0.0, 1 - step / steps)
+
+
+def cosine(steps: int = 10_000, end: float = 0.0) -> Schedule:
+    """Fall to `end` along half a cosine, and stay there."""
+    return lambda step: end + (1 - end) * (1 + math.cos(math.pi * min(1.0, step / steps))) / 2
+
+
+def stairs(every: int = 1000, factor: float = 0.5) -> Schedule:
+    """Multiply by `factor` after `every` so many steps."""
+    return lambda step: factor ** (step // every)
+
+
+OPTIMIZERS: dict[str, Callable[..., Factory]] = {"sgd": sgd, "adam": adam, "adamw": adamw, "rmsprop": rmsprop}
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "constant": constant,
+    "warmup": warmup,
+    "linear": linear,
+    "cosine": cosine,
+    "stairs": stairs,
+}
+
+
+class Optimization:
+    """An optimizer, the learning rate of each of its groups, its schedule and the limit of the gradient's norm.
+
+    Parameters
+    ----------
+    parameters
+        What may move.
+    lr
+        The learning rate of a named optimizer; a factory has its own.
+    optimizer
+        A name such as "sgd(momentum=0.9)", or a function that takes the parameters and returns a torch optimizer.
+    schedule
+        Names such as "warmup(steps=100)+cosine(steps=5000)", or a function from a step's number to the factor by which
+        it multiplies the learning rate.
+    clip
+        Scale a gradient with a larger norm down to this one.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        optimizer: str | Factory = "sgd",
+        schedule: str | Schedule = "constant",
+        clip: float | None = None,
+    ) -> None:
+        self.clip = None if clip is None else errors.number("The 'clip' of a learner", clip, 1e-12)
+        self.schedule = None if schedule == "constant" else _scheduled(schedule)
+        self.optimizer = _factory(optimizer, lr)(list(parameters))
+        if not isinstance(self.optimizer, Optimizer):
+            raise errors.wrong("The 'optimizer' of a learner", "return a torch optimizer", type(self.optimizer).__name__)
+        self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the first group, before the schedule."""
+        return self.rates[0]
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        ratio = value / self.rates[0] if self.rates[0] else 1.0
+        self.set_rates([value, *(ratio * rate for rate in self.rates[1:])])
+
+    def set_rates(self, rates: Sequence[float]) -> None:
+        """Set the learning rate of each group."""
+        self.rates = list(rates)
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    def follow(self, step: int, gradients: Mapping[nn.Parameter, Tensor | None], norm: Tensor) -> None:
+        """Take the step of this number along gradients that have this norm together."""
+        scale = None if self.clip is None else (self.clip / (norm + 1e-6)).clamp(max=1)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            for parameter in group["params"]:
+                gradient = gradients.get(parameter)
+                parameter.grad = gradient if gradient is None or scale is None else gradient * scale
+            if self.schedule is not None:
+                group["lr"] = rate * self.schedule(step)
+        self.optimizer.step()
+
+    def replace(self, old: Sequence[nn.Parameter], new: Sequence[nn.Parameter]) -> None:
+        """Move on to new parameters in the place of old ones, which may have had other numbers of rows.
+
+        What the optimizer knows of a row stays with it; of a new row it knows nothing.
+        """
+        successors = dict(zip(old, new, strict=True))
+        for group in self.optimizer.param_groups:
+            group["params"] = [successors.get(parameter, parameter) for parameter in group["params"]]
+        for before, after in successors.items():
+            if after is not before and (known := self.optimizer.state.pop(before, None)) is not None:
+                self.optimizer.state[after] = {
+                    key: _resized(value, after) if isinstance(value, Tensor) and value.shape == before.shape else value
+                    for key, value in known.items()
+                }
+
+    def state(self) -> dict[str, Any]:
+        """What the optimizer knows, by the number of the parameter and the name of the value."""
+        saved = self.optimizer.state_dict()["state"]
+        return {f"{number}/{name}": value for number, known in saved.items() for name, value in known.items()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+        known: dict[int, dict[str, Any]] = {}
+        for key, value in state.items():
+            number, _, name = key.partition("/")
+            known.setdefault(int(number), {})[name] = value.clone() if isinstance(value, Tensor) else value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": known})
+
+
+def canonical(kind: str, text: str, known: dict[str, Callable[..., Any]]) -> str:
+    """The one spelling of an optimizer's or a schedule's name."""
+    skip = int(known is OPTIMIZERS)
+    found = names.terms(kind, text, known)
+    if skip and len(found) > 1:
+        raise errors.unknown(kind, text, known)
+    return "+".join(names.spell(name, arguments, names.parameters(known[name], skip)) for name, arguments in found)
+
+
+def _factory(optimizer: Any, lr: float) -> Factory:
+    if callable(optimizer):
+        return optimizer
+    name, arguments = names.term("optimizer", errors.text("The 'optimizer' of a learner", optimizer), OPTIMIZERS)
+    arguments = names.bind(name, arguments, names.parameters(OPTIMIZERS[name], skip=1))
+
+    def build(parameters: list[nn.Parameter]) -> Optimizer:
+        try:
+            return OPTIMIZERS[name](lr, **arguments)(parameters)
+        except (ValueError, TypeError) as error:
+            raise errors.InputError(f"The optimizer '{optimizer}' cannot be built: {error}.") from None
+
+    return build
+
+
+def _scheduled(schedule: Any) -> Schedule:
+    if callable(schedule):
+        return schedule
+    found = names.terms("schedule", errors.text("The 'schedule' of a learner", schedule), SCHEDULES)
+    parts = []
+    for name, arguments in found:
+        bound = names.bind(name, arguments, names.parameters(SCHEDULES[name]))
+        for key, value in bound.items():
+            errors.number(f"The '{key}' of the schedule {name}", value, 1 if key in ("steps", "every") else 0)
+        parts.append(SCHEDULES[name](**bound))
+    return lambda step: math.prod(part(step) for part in parts)
+
+
+def _resized(value: Tensor, parameter: nn.Parameter) -> Tensor:
+    """The first rows of a value, and zeros for those that the parameter has besides."""
+    kept = value[: len(parameter)]
+    padding = [0, 0] * (kept.ndim - 1) + [0, len(parameter) - len(kept)]
+    return F.pad(kept, padding)

@@ -1,0 +1,141 @@
+"""A step that fails, whatever the reason, leaves everything as it was before it."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from evenhand import Learner, resolve
+from evenhand.core.memory import Memory
+from evenhand.errors import DivergedError, InputError
+from evenhand.methods.ema import Averaged
+
+METHODS = ["er", "uer", "uer+ema", "derpp", "gmed", "mir", "ss_il", "aser", "gss", "obc", "er_wa", "agem"]
+SEVERAL = ["gmed", "mir", "obc", "agem"]  # pass the network more than once in a step
+X = torch.rand(60, 6, generator=torch.Generator().manual_seed(0))
+Y = [int(5 * row.mean()) for row in X]
+
+
+class Fragile(nn.Module):
+    """Raises at a chosen pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)
+        self.drop = nn.Dropout(0.2)
+        self.passes, self.error = 0, None
+
+    def forward(self, x):
+        h = self.drop(torch.relu(self.norm(self.first(x))))
+        if self.training:
+            self.passes -= 1
+            if self.error and self.passes == 0:
+                raise self.error
+        return self.last(h)
+
+
+def made(method="er", **options):
+    torch.manual_seed(0)
+    model = Fragile()
+    return model, Learner(model, method, memory=12, replay=6, device="cpu", **options)
+
+
+def state(learner):
+    return json.dumps(learner.facts()), {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+
+
+def equal(one, other):
+    same = [torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one[1].values(), other[1].values(), strict=True)]
+    return one[0] == other[0] and one[1].keys() == other[1].keys() and all(same)
+
+
+def feed(learner, first, last):
+    for start in range(first, last, 6):
+        learner.observe(X[start : start + 6], Y[start : start + 6])
+    return learner
+
+
+@pytest.mark.parametrize(("method", "place"), [*((name, 1) for name in METHODS), *((name, 2) for name in SEVERAL)])
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyboardInterrupt()])
+def test_a_model_that_raises(method, place, error, same):
+    (model, learner), (_, calm) = made(method), made(method)
+    feed(learner, 0, 30), feed(calm, 0, 30)
+    before = state(learner)
+    model.passes, model.error = place, error
+    with pytest.raises(type(error)):
+        learner.observe(X[:6], [*Y[:5], "new"])
+    model.error = None
+    assert equal(state(learner), before)
+    feed(learner, 30, 60), feed(calm, 30, 60)
+    assert same(learner, calm)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd(momentum=0.9)", "adamw", "rmsprop(momentum=0.5)"])
+@pytest.mark.parametrize("place", ["write", "follow"])
+def test_an_interrupt_after_the_weights_have_moved(optimizer, place, monkeypatch, same):
+    (_, learner), (_, calm) = (made("uer+ema", optimizer=optimizer, lr=0.01) for _ in range(2))
+    feed(learner, 0, 30), feed(calm, 0, 30)
+    before, whole = state(learner), {"write": Memory, "follow": Averaged}[place]
+    original = getattr(whole, place)
+
+    def interrupted(*arguments):
+        original(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(whole, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            learner.observe(X[:6], ["new", "newer", *Y[2:6]])
+    assert equal(state(learner), before)
+    assert len(learner.optimizer.state) == len(calm.optimizer.state)
+    feed(learner, 30, 60), feed(calm, 30, 60)
+    assert same(learner, calm)
+
+
+def test_the_very_first_step_may_fail():
+    model, learner = made("uer")
+    before = state(learner)
+    model.passes, model.error = 1, RuntimeError("no")
+    with pytest.raises(RuntimeError, match="no"):
+        learner.observe(X[:6], Y[:6])
+    model.error = None
+    assert equal(state(learner), before)
+    assert (learner.labels, learner.kind, learner.network.rows) == ([], None, 0)
+    learner.observe(torch.rand(3, 6).double(), ["x", "y", "z"])
+
+
+def test_divergence_leaves_labels_and_rows():
+    _, learner = made("er")
+    feed(learner, 0, 12)
+    before = state(learner)
+    with pytest.raises(DivergedError):
+        learner.observe(X[:6] * 3e38, ["new"] * 6)
+    assert equal(state(learner), before)
+
+
+def test_a_boundary_that_fails_leaves_no_trace(monkeypatch):
+    _, learner = made("er_wa")
+    feed(learner, 0, 12)
+    learner.boundary()
+    learner.observe(X[:6], ["a", "b", "c", "d", "e", "f"])
+    before = state(learner)
+
+    def fail(part, learner):
+        learner.network.head.weight.data.mul_(2)
+        learner.kept["er_wa.stages"] = [1, 2, 3]
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(type(resolve("er_wa").parts("boundary")[0]), "boundary", fail)
+    with pytest.raises(ZeroDivisionError):
+        learner.boundary()
+    assert equal(state(learner), before)
+
+
+def test_a_memory_that_does_not_fit_is_refused_before_a_weight_moves():
+    torch.manual_seed(0)
+    learner = Learner(Fragile(), memory=10**12, device="cpu")
+    before = state(learner)
+    with pytest.raises(InputError, match=r"A memory of 1000000000000 samples of 24 bytes needs 24000\.0 GB, but only"):
+        learner.observe(X[:6], Y[:6])
+    assert equal(state(learner), before)

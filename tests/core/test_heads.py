@@ -1,0 +1,134 @@
+"""Which layer the head replaces, and what is left of the one that was there."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from evenhand import Learner, Network
+from evenhand.errors import InputError
+
+X = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
+
+
+class Two(nn.Module):
+    """`last` is registered last; `forward` may end as it likes."""
+
+    def __init__(self, end=lambda model, h: model.last(h)):
+        super().__init__()
+        self.classify = nn.Linear(6, 3)
+        self.first = nn.Linear(4, 6)
+        self.last = nn.Linear(6, 3)
+        self.end = end
+
+    def forward(self, x):
+        return self.end(self, torch.relu(self.first(x)))
+
+
+ENDS = {
+    "log_softmax": (lambda model, h: F.log_softmax(model.last(h), 1), "does not return what its layer 'last' passes on"),
+    "relu": (lambda model, h: torch.relu(model.last(h)), "does not return what its layer 'last' passes on.*remove it"),
+    "unused": (lambda model, h: model.classify(h), r"does not use its layer 'last'.*Learner\(model, head='\.\.\.'\)"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_model_that_does_not_end_in_the_replaced_layer_says_so(end):
+    model = Two(ENDS[end][0])
+    names = [name for name, _ in model.named_parameters()]
+    learner = Learner(model, memory=8, device="cpu")
+    with pytest.raises(InputError, match=ENDS[end][1]):
+        learner.observe(X, [0] * 8)
+    assert learner.labels == []
+    assert [name for name, _ in model.named_parameters()] == names  # the module is whole again
+    if end == "unused":
+        learner = Learner(model, head="classify", memory=8, device="cpu")
+        learner.observe(X, [0, 1] * 4)
+        assert isinstance(model.last, nn.Linear)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda model, h: (model.last(h), h),
+        lambda model, h: {"loss": None, "logits": model.last(h), "hidden": h},
+        lambda model, h: [h, model.last(h)],
+    ],
+)
+def test_models_that_return_more_than_logits(end, tmp_path):
+    torch.manual_seed(0)
+    rich = Learner(Two(end), memory=8, device="cpu")
+    torch.manual_seed(0)
+    plain = Learner(Two(), memory=8, device="cpu")
+    for learner in (rich, plain):
+        for _ in range(3):
+            learner.observe(X, [0, 1] * 4)
+    assert torch.equal(rich.scores(X), plain.scores(X))
+    rich.save(tmp_path / "rich")
+    assert torch.equal(Learner.load(tmp_path / "rich", Two(end), device="cpu").scores(X), plain.scores(X))
+
+
+def test_an_output_that_is_not_there():
+    learner = Learner(Two(lambda model, h: {"logits": model.last(h)}), output="logit", device="cpu")
+    with pytest.raises(InputError, match="There is no output of this Two called 'logit'. Did you mean logits"):
+        learner.observe(X, [0] * 8)
+
+
+def test_a_head_over_a_sequence_of_which_one_place_is_returned():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.score = nn.Embedding(9, 5), nn.Linear(5, 2)
+
+        def forward(self, tokens):
+            return self.score(self.embed(tokens).cumsum(1))[:, -1]
+
+    learner = Learner(Last(), memory=8, device="cpu")
+    tokens = torch.randint(9, (6, 7))
+    learner.observe(tokens, list("abcabc"))
+    assert learner.scores(tokens).shape == (6, 3)
+
+
+def test_a_linear_alone_learns():
+    learner = Learner(nn.Linear(4, 2), "er", memory=20, lr=0.5, device="cpu")
+    for _ in range(60):
+        learner.observe(torch.eye(4), ["a", "b", "c", "d"])
+    assert learner.predict(torch.eye(4)) == ["a", "b", "c", "d"]
+
+
+def test_the_rows_of_a_trained_classifier_are_kept(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    logits = model(X).detach()
+    learner = Learner(model, "er", keep=["cat", "dog"], memory=8, device="cpu")
+    assert learner.labels == ["cat", "dog"]
+    assert torch.allclose(learner.scores(X), logits, atol=1e-6)  # before anything is learned
+    record = learner.observe(X, ["dog", "emu"] * 4)
+    assert record.new == ["emu"]
+    assert learner.labels == ["cat", "dog", "emu"]
+    learner.save(tmp_path / "saved")
+    fresh = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    assert torch.equal(Learner.load(tmp_path / "saved", fresh, device="cpu").scores(X), learner.scores(X))
+
+
+@pytest.mark.parametrize("keep", [["cat"], ["cat", "cat"], ["cat", "dog", "emu"]])
+def test_labels_that_do_not_name_the_rows(keep):
+    with pytest.raises(InputError, match=r"The labels to 'keep' must name each row of the layer .* \(2\)"):
+        Learner(nn.Sequential(nn.Linear(4, 2)), keep=keep, device="cpu")
+
+
+def test_a_module_that_belongs_to_a_learner_is_named_as_such():
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    Learner(model, device="cpu")
+    with pytest.raises(InputError, match="This Sequential already belongs to a learner"):
+        Learner(model, device="cpu")
+
+
+def test_a_head_that_is_not_there_names_those_there_are():
+    with pytest.raises(InputError, match=r"There is no Linear in this Two called 'lst'\. Did you mean last"):
+        Learner(Two(), head="lst", device="cpu")
+
+
+def test_a_layer_without_a_shape():
+    with pytest.raises(InputError, match="has no shape yet. Call the module once"):
+        Network.of(nn.Sequential(nn.Flatten(), nn.LazyLinear(3)))

@@ -1,0 +1,156 @@
+"""Optimizers, schedules and clipping: what moves, what is saved, what new rows get."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from evenhand import Learner
+from evenhand.backbones import MLP
+from evenhand.errors import InputError
+
+X, Y = torch.rand(4, 4, generator=torch.Generator().manual_seed(0)), [0, 1, 2, 3]
+NAMES = ["sgd", "sgd(momentum=0.9, weight_decay=0.01)", "sgd(momentum=0.9, nesterov=True)", "adam", "adamw", "rmsprop"]
+
+
+def made(**options):
+    torch.manual_seed(0)
+    return Learner(MLP((4,), hidden=8), "er", **{"memory": 20, "device": "cpu", "lr": 0.05, **options})
+
+
+def fed(learner, steps=4, offset=0):
+    for step in range(steps):
+        learner.observe(X + step + offset, Y)
+    return learner
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_named_optimizer_resumes_to_the_same_bits(name, tmp_path, same):
+    through, halfway = fed(made(optimizer=name)), fed(made(optimizer=name))
+    halfway.save(tmp_path / "half")
+    back = Learner.load(tmp_path / "half", device="cpu")
+    assert fed(through, offset=9).optimizer.state_dict()["param_groups"] == fed(back, offset=9).optimizer.state_dict()[
+        "param_groups"
+    ]
+    assert same(through, back)
+
+
+@pytest.mark.parametrize(
+    ("name", "torch_optimizer"),
+    [
+        ("sgd(momentum=0.9, weight_decay=0.01)", lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01)),
+        ("adamw(weight_decay=0.1)", lambda p: torch.optim.AdamW(p, 0.05, weight_decay=0.1)),
+        ("rmsprop(alpha=0.9)", lambda p: torch.optim.RMSprop(p, 0.05, alpha=0.9)),
+    ],
+)
+def test_a_name_is_the_torch_optimizer_it_says(name, torch_optimizer, same):
+    assert same(fed(made(optimizer=name)), fed(made(optimizer=torch_optimizer)))
+    assert not same(fed(made(optimizer=name)), fed(made()))
+
+
+def test_a_factory_is_asked_for_again_at_load(tmp_path, same):
+    def factory(parameters):
+        return torch.optim.Adam(parameters, 1e-3)
+
+    learner = fed(made(optimizer=factory))
+    assert learner.lr == 1e-3
+    learner.save(tmp_path / "given")
+    with pytest.raises(InputError, match=r"saved with a function as 'optimizer'\. Pass it as optimizer="):
+        Learner.load(tmp_path / "given", device="cpu")
+    back = Learner.load(tmp_path / "given", optimizer=factory, device="cpu")
+    assert same(fed(learner), fed(back))
+
+
+@pytest.mark.parametrize("name", ["sgd(momentum=0.9)", "adam"])
+def test_old_rows_keep_what_the_optimizer_knows_and_new_ones_start_afresh(name):
+    learner = fed(made(optimizer=name))
+    head = learner.network.head
+    known = {key: value.clone() for key, value in learner.optimizer.state[head.weight].items() if key != "step"}
+    learner.grow(2)
+    assert len(learner.optimizer.state) == len(list(learner.network.parameters()))  # none left of the old ones
+    for key, value in known.items():
+        grown = learner.optimizer.state[learner.network.head.weight][key]
+        assert torch.equal(grown[:4], value)
+        assert grown.shape[0] == 6
+        assert not grown[4:].any()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [
+        ("warmup(steps=4)", [0.25, 0.5, 0.75, 1, 1]),
+        ("linear(steps=4)", [1, 0.75, 0.5, 0.25, 0]),
+        ("linear(steps=2, end=0.5)", [1, 0.75, 0.5, 0.5, 0.5]),
+        ("cosine(steps=4)", [(1 + math.cos(math.pi * step / 4)) / 2 for step in range(5)]),
+        ("stairs(every=2, factor=0.1)", [1, 1, 0.1, 0.1, 0.01]),
+        ("warmup(steps=2)+stairs(every=2, factor=0.1)", [0.5, 1, 0.1, 0.1, 0.01]),
+        (lambda step: 1 / (1 + step), [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]),
+    ],
+)
+def test_a_schedule_sets_the_rate_of_every_step(schedule, factors, tmp_path):
+    learner = made(schedule=schedule)
+    for step, factor in enumerate(factors):
+        learner.observe(X, Y)
+        assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.05 * factor)
+        if step == 2:
+            learner.save(tmp_path / "half")
+            learner = Learner.load(tmp_path / "half", device="cpu", **({"schedule": schedule} if callable(schedule) else {}))
+    assert learner.lr == 0.05
+
+
+def test_a_clipped_gradient_has_the_norm_it_may_have():
+    clipped, free = made(clip=0.01), made()
+    before = [p.detach().clone() for p in clipped.network.trunk.parameters()]
+    for learner in (clipped, free):
+        learner.observe(X, Y)
+    moved = [p.detach() - b for p, b in zip(clipped.network.trunk.parameters(), before, strict=True)]
+    assert torch.cat([m.flatten() for m in moved]).norm() <= 0.05 * 0.01 * 1.001
+    assert not torch.equal(clipped.network.head.weight, free.network.head.weight)
+
+
+def test_the_learning_rate_can_be_read_and_set(tmp_path, same):
+    changed, throughout = made(lr=0.5), made(lr=0.01)
+    changed.lr = 0.01
+    assert same(fed(changed), fed(throughout))
+    changed.lr = 0.002
+    changed.save(tmp_path / "slow")
+    back = Learner.load(tmp_path / "slow", device="cpu")
+    assert back.lr == 0.002
+    assert same(fed(back), fed(changed))
+    for value in (0, -1, math.nan, "fast"):
+        with pytest.raises(InputError, match="'lr' of a learner"):
+            changed.lr = value
+    assert changed.lr == 0.002
+
+
+def test_the_groups_of_a_factory_keep_their_proportions(tmp_path):
+    def factory(parameters):
+        half = len(parameters) // 2
+        return torch.optim.SGD([{"params": parameters[:half]}, {"params": parameters[half:], "lr": 0.4}], 0.1)
+
+    learner = fed(made(optimizer=factory))
+    learner.lr = 0.2
+    assert [group["lr"] for group in learner.optimizer.param_groups] == pytest.approx([0.2, 0.8])
+    learner.save(tmp_path / "groups")
+    back = Learner.load(tmp_path / "groups", optimizer=factory, device="cpu")
+    assert [group["lr"] for group in back.optimizer.param_groups] == pytest.approx([0.2, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"optimizer": "adamv"}, "no optimizer called 'adamv'. Did you mean adam"),
+        ({"optimizer": "adam+sgd"}, "no optimizer called"),
+        ({"optimizer": "sgd(momentum=-1)"}, "cannot be built: Invalid momentum"),
+        ({"optimizer": "sgd(lr=3)"}, "no parameter of sgd called 'lr'"),
+        ({"optimizer": lambda parameters: None}, "must return a torch optimizer. Got 'NoneType'"),
+        ({"schedule": "cosinus"}, "no schedule called 'cosinus'. Did you mean cosine"),
+        ({"schedule": "cosine(steps=0)"}, "The 'steps' of the schedule cosine must be a number of at least 1"),
+        ({"clip": 0}, "'clip' of a learner"),
+    ],
+)
+def test_what_cannot_be_optimized_with(options, sentence):
+    model = nn.Sequential(nn.Linear(4, 3))
+    with pytest.raises(InputError, match=sentence):
+        Learner(model, device="cpu", **options)

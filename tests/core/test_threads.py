@@ -1,0 +1,170 @@
+"""Many threads at one learner: they learn in turns, and predict by the last complete step."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from evenhand import Learner
+
+X = torch.rand(400, 6, generator=torch.Generator().manual_seed(0))
+Y = [f"class {int(8 * row.mean())}" for row in X]
+
+
+class Slow(nn.Module):
+    """Waits in training mode until it may go on."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 2)
+        self.go, self.within = threading.Event(), threading.Event()
+        self.go.set()
+
+    def forward(self, x):
+        if self.training:
+            self.within.set()
+            assert self.go.wait(30)
+        return self.last(torch.relu(self.first(x)))
+
+
+def fresh_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def small(method="uer", **options):
+    return Learner(fresh_model(), method, memory=40, device="cpu", **options)
+
+
+@pytest.mark.parametrize("method", ["uer", "er_ace", "scr", "uer+ema", "gmed", "derpp"])
+def test_four_threads_learn_two_hundred_batches(method, tmp_path):
+    augment = {"augment": lambda x: x + torch.randn_like(x) / 10, "views": "concat"} if method == "scr" else {}
+    learner = small(method, **augment)
+    started = threading.Barrier(4)
+
+    def learn(first):
+        started.wait()
+        for start in range(first, 400, 16):
+            learner.observe(X[start : start + 4], Y[start : start + 4])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(learn, range(0, 16, 4)))
+    assert learner.steps == 100
+    assert learner.network.rows == len(learner.labels) == len(set(Y))
+    learner.save(tmp_path / "learner")
+    given = {"augment": augment["augment"]} if augment else {}
+    back = Learner.load(tmp_path / "learner", fresh_model(), device="cpu", **given)
+    assert torch.equal(back.scores(X), learner.scores(X))
+
+
+def test_threads_that_take_turns_learn_what_one_learns(same):
+    alone, shared = small(), small()
+    turn = [0]
+    ready = threading.Condition()
+
+    def learn(number):
+        for index in range(number, 40, 4):
+            with ready:
+                ready.wait_for(lambda index=index: turn[0] == index)
+                shared.observe(X[10 * index : 10 * index + 10], Y[10 * index : 10 * index + 10])
+                turn[0] += 1
+                ready.notify_all()
+
+    for index in range(40):
+        alone.observe(X[10 * index : 10 * index + 10], Y[10 * index : 10 * index + 10])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(learn, range(4)))
+    assert same(alone, shared)
+
+
+@pytest.mark.parametrize("method", ["uer", "uer+ema", "uer+ncm", "scr"])
+def test_predictions_beside_learning_are_those_of_a_complete_step(method):
+    """Every answer must be one that the learner gives between two steps."""
+    augment = {"augment": lambda x: x, "views": "concat"} if method == "scr" else {}
+    allowed = []
+    alone, shared = small(method, **augment), small(method, **augment)
+    for start in range(0, 200, 10):
+        alone.observe(X[start : start + 10], Y[start : start + 10])
+        allowed.append(alone.scores(X[:5]))
+    shared.observe(X[:10], Y[:10])
+    done, wrong, seen = threading.Event(), [], set()
+
+    def ask():
+        while not done.is_set():
+            scores = shared.scores(X[:5])
+            fits = [i for i, each in enumerate(allowed) if each.shape == scores.shape and torch.equal(each, scores)]
+            wrong.extend([] if fits else [scores])
+            seen.update(fits)
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for start in range(10, 200, 10):
+        shared.observe(X[start : start + 10], Y[start : start + 10])
+        time.sleep(0.005)
+    done.set()
+    for asker in askers:
+        asker.join()
+    assert not wrong
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("tests", ["", "ema", "ncm"])
+def test_a_prediction_does_not_wait_for_the_step(tests):
+    model = Slow()
+    learner = Learner(model, "uer", memory=20, tests=tests, device="cpu")
+    learner.observe(X[:10], Y[:10])
+    before = small_state(learner, tests)
+    model.go.clear()
+    model.within.clear()
+    step = threading.Thread(target=learner.observe, args=(X[10:20], ["new"] * 10))
+    step.start()
+    assert model.within.wait(30)
+    during = small_state(learner, tests)  # this would wait for ever if it waited for the step
+    assert step.is_alive()
+    model.go.set()
+    step.join()
+    assert all(torch.equal(a, b) for a, b in zip(before[0], during[0], strict=True))
+    assert before[1] == during[1]
+    assert small_state(learner, tests)[0][0].shape[1] == before[0][0].shape[1] + 1
+
+
+def small_state(learner, tests):
+    return [learner.scores(X[:5], test=tests)], learner.predict(X[:5], test=tests)
+
+
+def test_saving_beside_learning_saves_a_complete_step(tmp_path):
+    learner, done = small(), threading.Event()
+
+    def learn():
+        for start in range(0, 400, 4):
+            learner.observe(X[start : start + 4], Y[start : start + 4])
+        done.set()
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    count = 0
+    while not done.is_set():
+        learner.save(tmp_path / f"{count}")
+        count += 1
+    thread.join()
+    for number in range(count):
+        back = Learner.load(tmp_path / f"{number}", fresh_model(), device="cpu")
+        assert back.memory.offered == 4 * back.steps
+        assert back.network.rows == len(back.labels)
+
+
+def test_a_step_within_no_grad_or_inference_mode(same):
+    one, two, three = small(), small(), small()
+    one.observe(X[:10], Y[:10])
+    with torch.no_grad():
+        two.observe(X[:10], Y[:10])
+    with torch.inference_mode():
+        three.observe(X[:10].clone(), Y[:10])
+    for learner in (one, two, three):
+        learner.observe(X[10:20], Y[10:20])
+    assert same(one, two)
+    assert same(one, three)
