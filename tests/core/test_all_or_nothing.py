@@ -46,7 +46,9 @@ def state(learner):
 
 
 def equal(one, other):
-    same = [torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one[1].values(), other[1].values(), strict=True)]
+    same = [
+        torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one[1].values(), other[1].values(), strict=True)
+    ]
     return one[0] == other[0] and one[1].keys() == other[1].keys() and all(same)
 
 

@@ -26,8 +26,14 @@ class Two(nn.Module):
 
 
 ENDS = {
-    "log_softmax": (lambda model, h: F.log_softmax(model.last(h), 1), "does not return what its layer 'last' passes on"),
-    "relu": (lambda model, h: torch.relu(model.last(h)), "does not return what its layer 'last' passes on.*remove it"),
+    "log_softmax": (
+        lambda model, h: F.log_softmax(model.last(h), 1),
+        "does not return what its layer 'last' passes on",
+    ),
+    "relu": (
+        lambda model, h: torch.relu(model.last(h)),
+        "does not return what its layer 'last' passes on.*remove that",
+    ),
     "unused": (lambda model, h: model.classify(h), r"does not use its layer 'last'.*Learner\(model, head='\.\.\.'\)"),
 }
 

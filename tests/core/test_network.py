@@ -123,9 +123,7 @@ def test_of_a_network_is_that_network():
     assert Network.of(network) is network
 
 
-@pytest.mark.parametrize(
-    "module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Conv2d(1, 1, 1), nn.Sequential()]
-)
+@pytest.mark.parametrize("module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Conv2d(1, 1, 1), nn.Sequential()])
 def test_of_a_module_without_a_last_linear(module):
     sentence = (
         rf"last layer of {type(module).__name__} must be a Linear, which the head replaces.*Network\.of\(module, dim="

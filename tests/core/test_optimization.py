@@ -30,9 +30,10 @@ def test_a_named_optimizer_resumes_to_the_same_bits(name, tmp_path, same):
     through, halfway = fed(made(optimizer=name)), fed(made(optimizer=name))
     halfway.save(tmp_path / "half")
     back = Learner.load(tmp_path / "half", device="cpu")
-    assert fed(through, offset=9).optimizer.state_dict()["param_groups"] == fed(back, offset=9).optimizer.state_dict()[
-        "param_groups"
-    ]
+    assert (
+        fed(through, offset=9).optimizer.state_dict()["param_groups"]
+        == fed(back, offset=9).optimizer.state_dict()["param_groups"]
+    )
     assert same(through, back)
 
 
@@ -95,7 +96,9 @@ def test_a_schedule_sets_the_rate_of_every_step(schedule, factors, tmp_path):
         assert learner.optimizer.param_groups[0]["lr"] == pytest.approx(0.05 * factor)
         if step == 2:
             learner.save(tmp_path / "half")
-            learner = Learner.load(tmp_path / "half", device="cpu", **({"schedule": schedule} if callable(schedule) else {}))
+            learner = Learner.load(
+                tmp_path / "half", device="cpu", **({"schedule": schedule} if callable(schedule) else {})
+            )
     assert learner.lr == 0.05
 
 

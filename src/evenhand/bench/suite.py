@@ -1,4 +1,4 @@
-"""The parts of the benchmark, each as plain data: steps, evaluation, scaling, processes and methods."""
+"""The parts of the benchmark, each as plain data: steps, evaluation, scaling, processes, service and methods."""
 
 import copy
 import itertools
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from evenhand import errors
+from evenhand.bench.service import service
 from evenhand.bench.timing import Workload, gemm_peak, paired_ratio, share_outside, time_in_turns
 from evenhand.bench.workloads import BATCH, CLASSES, MEMORY, MINI, full_learner, plain_loop, random_samples, step_of
 from evenhand.core import registry
@@ -230,5 +231,6 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "evaluation": evaluation,
     "scaling": scaling,
     "processes": processes,
+    "service": service,
     "methods": method_costs,
 }

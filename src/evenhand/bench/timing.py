@@ -14,7 +14,7 @@ STEPS = 2  # of each workload in a round
 WARM_UP = 5
 PEAK_SIDE = 1536
 
-Workload = Callable[[], None]  # does one step of work
+Workload = Callable[[], object]  # does one step of work
 
 
 def time_in_turns(workloads: dict[str, Workload], rounds: int) -> dict[str, list[float]]:

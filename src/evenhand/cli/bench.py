@@ -25,8 +25,8 @@ def bench(
     Parameters
     ----------
     parts
-        Comma-separated parts to measure: steps, precision, evaluation, scaling, processes, methods; or all. The default
-        is steps,evaluation.
+        Comma-separated parts to measure: steps, precision, evaluation, scaling, processes, service, methods; or all.
+        The default is steps,evaluation.
     methods
         Comma-separated methods to time against ER, with their training cost C_D; or all.
     rounds
@@ -68,6 +68,8 @@ def print_measured(measured: dict[str, Any]) -> None:
         rows = {name: row for name, row in measured["processes"].items() if name != "steps_per_second"}
         console.print(_ratios("Ratio of steps per second, processes x threads", rows))
         console.print("; ".join(f"{name}: {rate:.1f} steps/s" for name, rate in rates.items()), highlight=False)
+    if "service" in measured:
+        _print_service(measured["service"])
     if "methods" in measured:
         console.print(_methods(measured["setting"], measured["methods"]))
     facts = [
@@ -119,6 +121,21 @@ def _ratios(title: str, rows: dict[str, Any]) -> Table:
     for name, row in rows.items():
         table.add_row(name, f"{row['median']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}")
     return table
+
+
+def _print_service(part: dict[str, Any]) -> None:
+    singles = part["singles"]
+    for line in (
+        f"{part['threads']} threads predict single samples while one learns: {part['errors']} errors, median "
+        f"{part['p50_ms']:.1f} ms, 99 % within {part['p99_ms']:.1f} ms.",
+        f"{part['predictions_per_second']:.0f} predictions/s; {part['threads']} samples to a call: "
+        f"{part['predictions_per_second_in_batches']:.0f}/s.",
+        f"Learning beside them: {part['learning_beside_them']:.0%} of its speed alone; beside the calls with "
+        f"{part['threads']} samples: {part['learning_beside_batches']:.0%}.",
+        f"{singles['count']:,} single samples learned: {singles['early_mb']:.0f} MB after a tenth, "
+        f"{singles['late_mb']:.0f} MB at the end.",
+    ):
+        print_line(stdout(), line)
 
 
 def _methods(setting: str, rows: dict[str, Any]) -> Table:

@@ -2,8 +2,6 @@
 
 from collections.abc import Hashable
 
-import torch
-
 from evenhand import backbones
 from evenhand.core.cloning import cloned, refresh
 from evenhand.core.network import Network
@@ -28,5 +26,5 @@ class Copies:
         if copied is None or copied.rows != network.rows or not backbones.refold(copied, network):
             copied = cloned(network).eval().in_precision("fp32").requires_grad_(False)
             backbones.fold(copied.trunk)
-            self._kept[name] = copied.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._kept[name] = copied.channels_last()
         return self._kept[name]

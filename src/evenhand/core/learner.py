@@ -143,8 +143,9 @@ class Learner(Learning):
         known = labels.plain(keep, len(keep))
         self.network = Network.of(network, head=head).to(self.device)
         self.network.output = self.network.output if output is None else output
-        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.network.in_precision(chosen(precision, self.device)).check_couple(self.method.scoring.couple)
+        self.network.channels_last().in_precision(chosen(precision, self.device)).check_couple(
+            self.method.scoring.couple
+        )
         with seeded(seed, "modules"):
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))

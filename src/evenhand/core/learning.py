@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,6 +25,7 @@ from evenhand.core.scoring import Phase
 from evenhand.core.snapshots import Cache, Snapshots
 
 if TYPE_CHECKING:
+    from evenhand.core.learner import Learner
     from evenhand.core.observation import Prequential
     from evenhand.core.ways import Ways
 
@@ -76,7 +77,11 @@ class Learning:
             nothing = torch.empty(0, self.network.head.dim, device=self.device)
             found = [self.network.features(batch.inputs) if batch else nothing for batch in batches]
         else:
-            trunk = self.compiled if self.compiled and self.compiled.serves(self, batches) else self.network.trunk
+            trunk = (
+                self.compiled
+                if self.compiled and self.compiled.serves(cast("Learner", self), batches)
+                else self.network.trunk
+            )
             inputs = [batch.inputs if batch else None for batch in batches]
             h = self.network.through(trunk, torch.cat([x for x in inputs if x is not None]))
             found = list(h.split([0 if x is None else len(x) for x in inputs]))
@@ -118,7 +123,7 @@ class Learning:
         before = list(self.network.parameters())
         self.network.grow(rows, self.generators["head"], self.generators["extra"])
         self.optimization.replace(before, list(self.network.parameters()))
-        self.ways.notify("grow", self)
+        self.ways.notify("grow", cast("Learner", self))
         self._cache.clear()
 
     def eval_copy(self) -> Network:
@@ -140,7 +145,7 @@ class Learning:
     def test_copy(self) -> Network:
         """A folded copy of the network that answers a test."""
         weights = self.method.weights
-        return self.cached("test", lambda: self._copies.fold(("test", weights), weights(self)))
+        return self.cached("test", lambda: self._copies.fold(("test", weights), weights(cast("Learner", self))))
 
     @contextmanager
     def scratch_copy(self) -> Iterator[Network]:

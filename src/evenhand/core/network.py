@@ -164,6 +164,13 @@ class Network(nn.Module):
             h = F.relu(self.neck(h, "dot" if couple == "head" else form))
         return self.head(h, "dot" if couple == "neck" else form)
 
+    def channels_last(self) -> "Network":
+        """Lay out the weights of 2D convolutions as they are fastest."""
+        for parameter in self.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.to(memory_format=torch.channels_last)
+        return self
+
     def in_precision(self, precision: str) -> "Network":
         """Compute the trunk in "fp32" or "bf16" from now on."""
         self.precision = precision

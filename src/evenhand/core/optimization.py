@@ -17,8 +17,9 @@ Schedule = Callable[[int], float]
 
 def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False) -> Factory:
     """Stochastic gradient descent."""
-    options = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
-    return lambda parameters: torch.optim.SGD(parameters, lr, foreach=True, **options)
+    return lambda parameters: torch.optim.SGD(
+        parameters, lr, momentum, weight_decay=weight_decay, nesterov=nesterov, foreach=True
+    )
 
 
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.0) -> Factory:
@@ -35,8 +36,7 @@ def adamw(
 
 def rmsprop(lr: float, alpha: float = 0.99, momentum: float = 0.0, weight_decay: float = 0.0) -> Factory:
     """RMSprop."""
-    options = {"momentum": momentum, "weight_decay": weight_decay}
-    return lambda parameters: torch.optim.RMSprop(parameters, lr, alpha, **options)
+    return lambda parameters: torch.optim.RMSprop(parameters, lr, alpha, momentum=momentum, weight_decay=weight_decay)
 
 
 def constant() -> Schedule:
@@ -104,7 +104,9 @@ class Optimization:
         self.schedule = None if schedule == "constant" else _scheduled(schedule)
         self.optimizer = _factory(optimizer, lr)(list(parameters))
         if not isinstance(self.optimizer, Optimizer):
-            raise errors.wrong("The 'optimizer' of a learner", "return a torch optimizer", type(self.optimizer).__name__)
+            raise errors.wrong(
+                "The 'optimizer' of a learner", "return a torch optimizer", type(self.optimizer).__name__
+            )
         self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
 
     @property

@@ -175,7 +175,7 @@ def check(owner: str, **values: Any) -> None:
         (RUN | CONDITIONS)[name].check(value, owner)
 
 
-def default_views(augment: str) -> str:
+def default_views(augment: object) -> str:
     """An augmentation replaces the raw view by default."""
     return "none" if augment == "none" else "replace"
 

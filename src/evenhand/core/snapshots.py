@@ -40,7 +40,6 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.users = 0
-        self.network: Network | None = None
         self.copies = Copies()
         self.kept = Kept()
 
@@ -48,8 +47,8 @@ class Snapshot:
         """Copy what the learner is now; the memory is only watched."""
         self.state = state
         network = self.copies.take("live", learner.network)
-        if network is not self.network:
-            self.network = network.eval().in_precision("fp32").requires_grad_(False)
+        if network is not getattr(self, "network", None):
+            self.network: Network = network.eval().in_precision("fp32").requires_grad_(False)
         self.kept.follow(learner.kept)
         self.memory = Past(learner.memory)
         self.labels, self.kind, self.steps = list(learner.labels), learner.kind, learner.steps

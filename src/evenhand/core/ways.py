@@ -44,7 +44,7 @@ class Ways:
         prediction = self.methods[name].prediction if name in self.methods else None
         if not getattr(prediction, "logits", True):
             raise errors.InputError(
-                f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Ask for scores or top."
+                f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Ask for its scores."
             )
 
     def notify(self, event: str, learner: "Learner") -> None:
@@ -75,7 +75,7 @@ class Ways:
             parts = admission.samples(asked[0], x)[0].to(learner.device).split(EVALUATION_BATCH)
             scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
             labels = list(snapshot.labels)
-            unseen = snapshot.network.rows - len(labels)  # rows that the head started with and no class has yet
+            unseen = asked[0].network.rows - len(labels)  # rows that the head started with and no class has yet
         columns = [torch.cat(column) for column in zip(*scored, strict=True)]
         return [scores[:, : scores.shape[1] - unseen] for scores in columns], labels
 

@@ -27,10 +27,12 @@ def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, nn.Lin
         raise errors.InputError(
             f"This {kind} already belongs to a learner, whose head has replaced its last layer. Build another one."
         )
-    if not layers or (isinstance(module, nn.Sequential) and list(module.modules())[-1] is not list(layers.values())[-1]):
+    if not layers or (
+        isinstance(module, nn.Sequential) and list(module.modules())[-1] is not list(layers.values())[-1]
+    ):
         raise errors.InputError(
-            f"The last layer of {kind} must be a Linear, which the head replaces. If the module computes features, wrap "
-            "it with Network.of(module, dim=<length of a feature>)."
+            f"The last layer of {kind} must be a Linear, which the head replaces. If the module computes features, "
+            "wrap it with Network.of(module, dim=<length of a feature>)."
         )
     if head is not None and head not in layers:
         raise errors.unknown(f"Linear in this {kind}", head, layers)
@@ -76,9 +78,9 @@ def trial(
         )
     if not found:
         raise errors.InputError(
-            f"{kind} does not return what its layer '{name}' passes on, so the head cannot take the place of this layer. "
-            "If another layer classifies, name it: Learner(model, head='...'). If a softmax or the like follows, remove "
-            "it."
+            f"{kind} does not return what its layer '{name}' passes on, so the head cannot take this layer's place. If "
+            "a softmax or the like follows it, remove that. If another layer classifies, name it: Learner(model, "
+            "head='...')."
         )
     fitting = [key for key, value in found.items() if value.shape[1:] == (dim,)] or list(found)
     key = fitting[0] if output is None else output
