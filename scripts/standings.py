@@ -7,7 +7,7 @@ from evenhand import metrics
 from evenhand.experiment.estimate import Estimate, Group, Metric, difference, paired_difference, percent
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper.comparison import ComparedRow, ComparedTable
-from evenhand.paper.definitions import memoryless
+from evenhand.paper.definitions import ORDERS, memoryless
 from evenhand.paper.measures import MEASURES
 from evenhand.paper.published import method_title, stream_title
 from evenhand.paper.tables import TextTable
@@ -119,10 +119,10 @@ def standings(results: Sequence[Result]) -> list[Standings]:
     """Group results by stream and memory; methods without a memory form streams of their own."""
     titles: dict[str, list[Group]] = {}
     for runs in by_setting(list(results)):
-        spec, classes = runs[0].spec, runs[0].spec.order == "classes"
-        group = Group(method_title(spec.method) if classes else spec.order.upper(), tuple(runs))
+        spec = runs[0].spec
+        group = Group(spec.order.upper() if spec.order in ORDERS else method_title(spec.method), tuple(runs))
         title = stream_title(spec.data, None if memoryless(spec) else spec.memory)
-        titles.setdefault(title if classes else f"{title}, order {spec.order}", []).append(group)
+        titles.setdefault(title if spec.order == "classes" else f"{title}, order {spec.order}", []).append(group)
     return [Standings(title, tuple(groups)) for title, groups in titles.items()]
 
 
