@@ -132,7 +132,7 @@ def rows_above_best(table: ComparedTable) -> tuple[ComparedRow, list[tuple[Compa
     best = max(published, key=lambda row: row.paper or 0, default=None)
     if best is None or best.estimate is None:
         return None
-    gaps = [(row, _paired(row, best)) for row in table.rows]
+    gaps = [(row, paired(row, best)) for row in table.rows]
     above = [(row, gap.mean) for row, gap in gaps if gap and gap.mean > 0]
     return best, sorted(above, key=lambda pair: -pair[1])
 
@@ -144,7 +144,7 @@ def gains(table: ComparedTable) -> TextTable | None:
         return None
     lines = []
     for row in table.rows:
-        gain = _paired(row, er)
+        gain = paired(row, er)
         if row is er or gain is None:
             continue
         paper = None if row.paper is None or er.paper is None else row.paper - er.paper
@@ -155,7 +155,8 @@ def gains(table: ComparedTable) -> TextTable | None:
     return TextTable(f"{table.title} ({er.kind.unit})", columns, tuple(lines)) if lines else None
 
 
-def _paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
+def paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
+    """One row minus another, seed by seed; None without a seed that both were run with."""
     ours, theirs = (dict(zip(r.seeds, r.estimate.values, strict=True)) if r.estimate else {} for r in (row, base))
     return paired_difference(ours, theirs)
 
