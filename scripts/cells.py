@@ -9,12 +9,13 @@ from evenhand import metrics
 from evenhand.experiment.estimate import Estimate, Group, percent
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper.comparison import ComparedRow, ComparedTable
+from evenhand.paper.published import DATASETS
 from evenhand.paper.tables import NOT_RUN, TextTable
 
 AVERAGED = f"{CONTENDER}+ema"
 COLUMNS = (
-    *("", "UER: paper", "ours", "seeds", f"`{AVERAGED}`", "best other: paper", "ours", "ER: paper", "ours"),
-    *("UER minus best other: paper", "ours, paired", "UER minus ER: paper", "ours, paired"),
+    *("dataset, memory", "UER", f"`{AVERAGED}`", "best other method", "ER"),
+    *("UER minus best other", "UER minus ER", "seeds"),
 )
 
 
@@ -50,14 +51,16 @@ class Cell:
 
     def row(self) -> tuple[str, ...]:
         """The cell as a row of the table."""
-        best = self.best
-        name = f"{best.name} {PERCENT(best.paper)}" if best else NOT_RUN
+        uer, er, best = self.uer, self.er, self.best
         return (
-            *(self.title, PERCENT(self.uer.paper), _ours(self.uer.estimate), str(len(self.uer.seeds) or "")),
-            *(_ours(self.averaged), name, _ours(best.estimate if best else None)),
-            *(PERCENT(self.er.paper), _ours(self.er.estimate)),
-            *(_published(self.uer, best), _ours(self.lead(best), signed=True)),
-            *(_published(self.uer, self.er), _ours(self.lead(self.er), signed=True)),
+            self.title,
+            _both(uer.estimate, uer.paper),
+            _ours(self.averaged),
+            f"{best.name} {_both(best.estimate, best.paper)}" if best else NOT_RUN,
+            _both(er.estimate, er.paper),
+            _both(self.lead(best), _gap(uer, best), signed=True) if best else NOT_RUN,
+            _both(self.lead(er), _gap(uer, er), signed=True),
+            str(len(uer.seeds) or ""),
         )
 
 
@@ -70,14 +73,15 @@ def cells(tables: Sequence[ComparedTable], averaged: Sequence[Result]) -> list[C
         if uer := rows.pop(CONTENDER, None):
             group = groups.get((uer.data, uer.memory or 0))
             accuracy = group.estimate(percent(metrics.average)) if group else None
-            title = table.title.removeprefix("Split ")
+            title = f"{DATASETS[uer.data].removeprefix('Split ')}, {uer.memory}"
             found.append(Cell(title, uer, rows[BASELINE], tuple(rows.values()), accuracy))
     return found
 
 
 def cells_table(found: Sequence[Cell]) -> TextTable:
     """All cells as one table."""
-    return TextTable("Table 2 in short: final average accuracy (%)", COLUMNS, tuple(cell.row() for cell in found))
+    title = "Table 2 in short: final average accuracy in %, the paper's in parentheses, differences paired by seed"
+    return TextTable(title, COLUMNS, tuple(cell.row() for cell in found))
 
 
 def summary(found: Sequence[Cell]) -> str:
@@ -88,8 +92,8 @@ def summary(found: Sequence[Cell]) -> str:
     above_all = [lead.mean > 0 for cell in run if (lead := cell.lead(cell.best))]
     differs = sum(cell.uer.flagged is True for cell in run)
     return (
-        f"UER has been run in {len(run)} of {len(found)} cells, in {several} with more than one seed. It ends above "
-        f"ER in {sum(above_er)} of {len(above_er)}, and above every other method that was run there in "
+        f"UER has been run in {len(run)} of {len(found)} cells, in {several} with more than one seed. In the mean it "
+        f"ends above ER in {sum(above_er)} of {len(above_er)}, and above every other method that was run there in "
         f"{sum(above_all)} of {len(above_all)}. Its own number differs from the paper's by more than chance explains "
         f"in {differs or 'none'}."
     )
@@ -99,7 +103,9 @@ def _ours(estimate: Estimate | None, signed: bool = False) -> str:
     return PERCENT(estimate.mean, estimate.half, signed) if estimate else NOT_RUN
 
 
-def _published(row: ComparedRow, other: ComparedRow | None) -> str:
-    if other is None or row.paper is None or other.paper is None:
-        return "-"
-    return PERCENT(row.paper - other.paper, signed=True)
+def _both(estimate: Estimate | None, paper: float | None, signed: bool = False) -> str:
+    return f"{_ours(estimate, signed)} ({PERCENT(paper, signed=signed)})"
+
+
+def _gap(row: ComparedRow, other: ComparedRow) -> float | None:
+    return None if row.paper is None or other.paper is None else row.paper - other.paper
