@@ -161,7 +161,7 @@ def test_the_head_apart_learns_as_many_memories_as_are_asked_for(method, count):
         ("obc(apart=-1)", "The 'apart' parameter of obc must be a whole number of at least 0. Got -1 instead."),
         ("obc(apart=1.5)", "The 'apart' parameter of obc must be a whole number"),
         ("obc(separate=1)", "The 'separate' parameter of obc must be"),
-        ("obc(separate=True)", "obc(separate=True) has one head and needs apart=0"),
+        ("obc(separate=True)", "The 'apart' parameter of obc must be 0 with separate=True, which has one head. Got 10"),
     ],
 )
 def test_options_are_checked(name, sentence):

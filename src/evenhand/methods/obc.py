@@ -100,7 +100,7 @@ def obc(separate: bool = False, apart: int = 10) -> Method:
     """Online bias correction: one more memory batch a step moves the tested head alone (the UER paper counts 1.5)."""
     separate = errors.truth("The 'separate' parameter of obc", separate)
     if separate and apart:
-        raise errors.InputError("obc(separate=True) has one head and needs apart=0, which is the number of two heads.")
+        raise errors.wrong("The 'apart' parameter of obc", "be 0 with separate=True, which has one head", apart)
     if apart:
         return er().but(objective=AuxiliaryHead(), update=SizedHeadCorrection(apart))
     return er().but(update=SeparateHeadCorrection() if separate else HeadCorrection())
