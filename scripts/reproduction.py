@@ -6,19 +6,22 @@ The same records give the same bytes.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cells import AVERAGED, cells, cells_table, summary
 from pydantic import BaseModel, field_validator
-from standings import gains, rows_above_best, standings
+from standings import CONTENDER, gains, rows_above_best, standings
 
 from evenhand import errors, files
 from evenhand.core import registry
 from evenhand.experiment import grid
 from evenhand.experiment.result import Result
-from evenhand.paper import Rendering, all_items, drawing
+from evenhand.paper import Rendering, all_items, drawing, load_item, select
 from evenhand.paper.comparison import ComparedRow
 from evenhand.paper.definitions import STRICT, duration
+from evenhand.paper.tables import NOT_RUN, TextTable
 
 PROJECT = Path(__file__).parents[1]
 PAGE = PROJECT / "docs/reproduction.md"
@@ -27,16 +30,19 @@ FINDINGS = PROJECT / "docs/reproduction/findings.toml"
 UNEXPLAINED = "not yet explained"
 HEADER = """# The paper, reproduced
 
-This page shows every table and figure of the UER paper next to our own runs. `python scripts/reproduction.py` generates
-it from the records in `results/paper`; only the notes below the titles and the findings about rows that differ are
-written by hand.
+Every table and figure of the UER paper next to our own runs, first its Table 2 in short. `python
+scripts/reproduction.py` generates this page from the records in `results/paper`; only the notes below the titles, what
+follows the counts in plain words and the findings about rows that differ are written by hand.
+"""
+READING = """## How to read this page
 
 *Paper* is the mean of ten runs, with half its 95 % interval if the paper prints one. *Ours* is the mean over our seeds,
 with half the 95 % interval of that mean (Student's t): very wide for two seeds, none for a single one. A row *differs*
 when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds and SD the paper's interval times
 sqrt(10)/2.262. Rows without a run are marked *not run*. Trials with one seed, compared with the paper and not kept,
 settled the views, the passes and ER-ACE's head ([the protocol](protocol.md)); nothing was tuned after that, and no seed
-that was run is left out.
+that was run is left out. Averaged weights (`uer+ema`) are ours, not the paper's: the same training tested in another
+way ([one training, many tests](protocol.md#one-training-many-tests)).
 """
 
 
@@ -78,16 +84,17 @@ class Finding(BaseModel):
 
 
 class Findings(BaseModel):
-    """The content of findings.toml."""
+    """The content of findings.toml; the summary says in plain words what reproduces, what does not, and why."""
 
     model_config = STRICT
 
+    summary: str = ""
     finding: list[Finding] = []
 
 
-def parse_findings(content: dict[str, Any]) -> list[Finding]:
+def parse_findings(content: dict[str, Any]) -> Findings:
     """Validate the content of findings.toml."""
-    return errors.validated(Findings, content, "the list of findings", Finding.model_fields).finding
+    return errors.validated(Findings, content, "the list of findings", ["summary", *Finding.model_fields])
 
 
 def renderings(records: Path) -> list[Rendering]:
@@ -95,7 +102,14 @@ def renderings(records: Path) -> list[Rendering]:
     return [Rendering(item, item.results([records]), item.steps([records])) for item in all_items()]
 
 
-def write(page: Path, records: Path, findings: Sequence[Finding]) -> list[Rendering]:
+def averaged(records: Path) -> list[Result]:
+    """The runs of UER in Table 2, tested with averaged weights."""
+    item = select(load_item("table2"), methods=[CONTENDER])
+    specs = tuple(spec.model_copy(update={"method": AVERAGED}) for spec in item.specs)
+    return item.model_copy(update={"specs": specs}).results([records])
+
+
+def write(page: Path, records: Path, findings: Findings) -> list[Rendering]:
     """Write the page, and its pictures into a folder with the name of the page."""
     items = renderings(records)
     pictures = page.with_suffix("")
@@ -103,21 +117,25 @@ def write(page: Path, records: Path, findings: Sequence[Finding]) -> list[Render
     for item in items:
         if item.drawable:
             files.write(pictures / f"{item.item.slug}.svg", drawing.picture(item, "svg"))
-    files.write(page, text(items, pictures.name, findings).encode())
+    files.write(page, text(items, averaged(records), pictures.name, findings).encode())
     return items
 
 
-def text(items: Sequence[Rendering], pictures: str, findings: Sequence[Finding]) -> str:
+def text(items: Sequence[Rendering], averaged: Sequence[Result], pictures: str, findings: Findings) -> str:
     """Compose the page."""
     table2 = next(rendering for rendering in items if rendering.item.slug == "table2")
     results = list({result.key: result for result in table2.results}.values())
+    found = cells(table2.compared, averaged)
     blocks = [
         HEADER,
+        cells_table(found).markdown(),
+        f"{summary(found)} {findings.summary.strip()}".strip() + "\n",
+        READING,
         _overview(items),
         _standings(results, items),
         *(_item(rendering, pictures) for rendering in items),
         _gains(table2),
-        _differing([row for rendering in items for row in rendering.flagged], findings),
+        _differing([row for rendering in items for row in rendering.flagged], findings.finding),
         _further(results),
     ]
     return "\n".join(blocks)
@@ -150,10 +168,15 @@ def _item(rendering: Rendering, pictures: str) -> str:
         blocks.append(f"![{item.title}]({pictures}/{item.slug}.svg)\n")
     if not tables:
         blocks.append("Not run.\n")
-    blocks += [table.markdown() for table in tables if table.has_runs]
-    if waiting := [table.markdown() for table in tables if not table.has_runs]:
+    blocks += [own.markdown() for table in tables if (own := _rows(table, run=True)).rows]
+    if waiting := [own.markdown() for table in tables if (own := _rows(table, run=False)).rows]:
         blocks += ["<details><summary>Not run: the paper's numbers only</summary>\n", *waiting, "</details>\n"]
     return "\n".join(blocks)
+
+
+def _rows(table: TextTable, run: bool) -> TextTable:
+    """The same table with the rows that were run, or with the others."""
+    return replace(table, rows=tuple(row for row in table.rows if (NOT_RUN in row) != run))
 
 
 def _sides(rendering: Rendering) -> str:

@@ -7,7 +7,7 @@ from evenhand import metrics
 from evenhand.experiment.estimate import Estimate, Group, Metric, difference, paired_difference, percent
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper.comparison import ComparedRow, ComparedTable
-from evenhand.paper.definitions import memoryless
+from evenhand.paper.definitions import ORDERS, memoryless
 from evenhand.paper.measures import MEASURES
 from evenhand.paper.published import method_title, stream_title
 from evenhand.paper.tables import TextTable
@@ -119,10 +119,10 @@ def standings(results: Sequence[Result]) -> list[Standings]:
     """Group results by stream and memory; methods without a memory form streams of their own."""
     titles: dict[str, list[Group]] = {}
     for runs in by_setting(list(results)):
-        spec, classes = runs[0].spec, runs[0].spec.order == "classes"
-        group = Group(method_title(spec.method) if classes else spec.order.upper(), tuple(runs))
+        spec = runs[0].spec
+        group = Group(spec.order.upper() if spec.order in ORDERS else method_title(spec.method), tuple(runs))
         title = stream_title(spec.data, None if memoryless(spec) else spec.memory)
-        titles.setdefault(title if classes else f"{title}, order {spec.order}", []).append(group)
+        titles.setdefault(title if spec.order == "classes" else f"{title}, order {spec.order}", []).append(group)
     return [Standings(title, tuple(groups)) for title, groups in titles.items()]
 
 
@@ -132,7 +132,7 @@ def rows_above_best(table: ComparedTable) -> tuple[ComparedRow, list[tuple[Compa
     best = max(published, key=lambda row: row.paper or 0, default=None)
     if best is None or best.estimate is None:
         return None
-    gaps = [(row, _paired(row, best)) for row in table.rows]
+    gaps = [(row, paired(row, best)) for row in table.rows]
     above = [(row, gap.mean) for row, gap in gaps if gap and gap.mean > 0]
     return best, sorted(above, key=lambda pair: -pair[1])
 
@@ -144,7 +144,7 @@ def gains(table: ComparedTable) -> TextTable | None:
         return None
     lines = []
     for row in table.rows:
-        gain = _paired(row, er)
+        gain = paired(row, er)
         if row is er or gain is None:
             continue
         paper = None if row.paper is None or er.paper is None else row.paper - er.paper
@@ -155,7 +155,8 @@ def gains(table: ComparedTable) -> TextTable | None:
     return TextTable(f"{table.title} ({er.kind.unit})", columns, tuple(lines)) if lines else None
 
 
-def _paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
+def paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
+    """One row minus another, seed by seed; None without a seed that both were run with."""
     ours, theirs = (dict(zip(r.seeds, r.estimate.values, strict=True)) if r.estimate else {} for r in (row, base))
     return paired_difference(ours, theirs)
 

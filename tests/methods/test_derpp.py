@@ -163,6 +163,47 @@ def test_one_draw_is_halved():
     assert moved_by("derpp(a=1, b=1)", 1)[0] == distances[0] | classified[0]
 
 
+def shared(layers, current, replayed, stored, a, b, alpha=None):
+    """One draw for both terms."""
+    found = derpp.derpp(layers, current, replayed, replayed, stored, a, b, alpha)
+    return found | {"replayed": found["first"] + found["second"]}
+
+
+@pytest.mark.parametrize(("method", "alpha"), [("derpp", None), ("derpp+uer(alpha=0.3)", 0.3)])
+def test_a_shared_draw_is_compared_and_classified(method, alpha):
+    name = method.replace("derpp", "derpp(b=1.0, shared=True)")
+    drawn = torch.Generator().manual_seed(0)
+    learner = Learner(MLP((DIM,), hidden=0), name, memory=6, replay=3, lr=0.1, device="cpu")
+    learner.observe(torch.randn(6, DIM, generator=drawn), [0, 1, 2] * 2)
+    learner.memory.columns["logits"] += 5
+    still = learner.method.but(storage=lambda *_: None)
+    replay = learner.method.retrieval(learner, None)
+    assert len(replay) == 3
+    head, x = learner.network.head, torch.randn(3, DIM, generator=drawn)
+    layers = {"head": (head.weight.tolist(), head.bias.tolist())}
+    pairs = [list(zip(h.tolist(), y, strict=True)) for h, y in ((x, [2, 0, 1]), (replay.x, replay.y.tolist()))]
+    expected = shared(layers, *pairs, replay.extra["logits"].tolist(), 0.1, 1.0, alpha)
+    before = head.weight.detach().clone()
+    still.but(retrieval=lambda *_: replay).step(learner, Batch(x, torch.tensor([2, 0, 1])))
+    assert np.allclose((before - head.weight.detach()) / 0.1, expected["head.W"], rtol=0, atol=1e-4)
+    halved = shared(layers, *pairs, replay.extra["logits"].tolist(), 0.1, 0.5, alpha)
+    assert not np.allclose((before - head.weight.detach()) / 0.1, halved["head.W"], rtol=0, atol=1e-4)
+
+
+def test_a_shared_draw_costs_no_more_than_er(learner, images):
+    made, counts = learner("derpp(shared=True)", memory=10), []
+    (x, y), (later, labels) = images(2)
+    made.observe(x, y)
+    made.network.trunk.register_forward_hook(lambda _, given, __: counts.append(len(given[0])))
+    made.observe(later, labels)
+    assert counts == [20]
+
+
+def test_shared_is_validated():
+    with pytest.raises(errors.InputError, match="The 'shared' parameter of derpp must be True or False"):
+        resolve("derpp(shared=1)")
+
+
 def test_a_memory_of_one_sample_is_compared_only():
     learner = Learner(MLP((2,), hidden=0), "derpp(a=1, b=1)", memory=1, device="cpu")
     learner.observe(torch.eye(2), [0, 1])
@@ -188,8 +229,9 @@ def test_weights_are_validated(field, value):
         resolve(f"derpp({field}={value})")
 
 
-def test_a_second_batch_is_replayed_without_logits():
-    learner = Learner(MLP((4,)), "derpp", memory=10, device="cpu")
+@pytest.mark.parametrize("method", ["derpp", "derpp(shared=True)"])
+def test_a_second_batch_is_replayed_without_logits(method):
+    learner = Learner(MLP((4,)), method, memory=10, device="cpu")
     x = torch.rand(2, 3, 4, generator=torch.Generator().manual_seed(0))
     learner.observe(x[0], [0, 1, 2], second=(x[1], [2, 1, 0]))
     assert learner.steps == 1

@@ -1,11 +1,13 @@
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from evenhand import Learner
+from evenhand import Learner, errors, resolve
 from evenhand.backbones import MLP
+from evenhand.methods.er_wa import TEACHER
 from reference import er_wa, losses
 from reference.predictor import dot
 
@@ -59,9 +61,9 @@ def test_alignment_by_hand():
     assert head.bias.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_with_clip_every_step_ends_without_negative_weights():
-    clipped = learned("er_wa(clip=True)", 0)
-    for step, free in enumerate([learned("er_wa", 0)] * 5):
+def test_every_step_ends_without_negative_weights():
+    clipped = learned("er_wa", 0)
+    for step, free in enumerate([learned("er_wa(clip=False)", 0)] * 5):
         free.load_state_dict(clipped.state_dict(), clipped.facts())  # one step from the same weights
         for one in (free, clipped):
             one.observe(batch(step), [0, 1, 2] * 2)
@@ -87,13 +89,13 @@ def test_a_stage_without_new_classes_changes_nothing():
 
 
 def test_later_steps_go_on_from_the_aligned_weights():
-    learner, plain = learned("er_wa", 3), learned("er", 3)
+    learner, plain = learned("er_wa(clip=False)", 3), learned("er", 3)
     assert not torch.allclose(learner.network.head.weight, plain.network.head.weight, rtol=1e-3)
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_without_persist_only_the_test_is_aligned(stages, same):
-    learner, plain = learned("er_wa(persist=False)", stages), learned("er", stages)
+    learner, plain = learned("er_wa(persist=False, clip=False)", stages), learned("er", stages)
     for each in (learner, plain):
         each.boundary()
     W, b = head_of(learner)
@@ -121,7 +123,11 @@ def test_the_test_follows_later_changes(method):
 
 @pytest.mark.parametrize(
     ("method", "reference"),
-    [("er_wa", losses.er), ("er_wa+uer(alpha=0.3)", lambda *batches: losses.uer(*batches, alpha=0.3))],
+    [
+        ("er_wa", losses.er),
+        ("er_wa(distil=True)", losses.er),
+        ("er_wa+uer(alpha=0.3)", lambda *batches: losses.uer(*batches, alpha=0.3)),
+    ],
 )
 def test_within_a_stage_it_learns_as_its_scoring_says(method, reference):
     learner = learned(method, 0, memory=6)
@@ -134,5 +140,51 @@ def test_within_a_stage_it_learns_as_its_scoring_says(method, reference):
     ]
     expected = reference({"head": (W, b)}, *pairs)
     found, bias = head_of(learner)
-    assert np.allclose(found, np.array(W) - 0.5 * expected["head.W"], rtol=0, atol=1e-5)
+    assert np.allclose(found, np.maximum(np.array(W) - 0.5 * expected["head.W"], 0), rtol=0, atol=1e-5)
     assert np.allclose(bias, np.array(b) - 0.5 * expected["head.b"], rtol=0, atol=1e-5)
+
+
+def taught(method, reference):
+    """Whether a step of the second stage ends at the W and b of a reference; the memory is the first stage's batch."""
+    learner = learned(method, 0, memory=6, replay=6, lr=0.1)
+    learner.observe(batch(0), ["b", "a"] * 3)
+    learner.boundary()
+    learner.observe(batch(1)[:2], [7, 3])
+    W, b = head_of(learner)
+    stored = learner.memory.read(torch.arange(6))
+    learner.observe(batch(2), [7, 3, 7] * 2)
+    teacher = learner.kept[TEACHER].head
+    expected = reference(
+        {"head": (W, b)},
+        list(zip(batch(2).tolist(), [2, 3, 2] * 2, strict=True)),
+        list(zip(stored.x.tolist(), stored.y.tolist(), strict=True)),
+        teacher=(teacher.weight.tolist(), teacher.bias.tolist()),
+    )
+    found, bias = head_of(learner)
+    weights = np.maximum(np.array(W) - 0.1 * expected["head.W"], 0)
+    return np.allclose(found, weights, rtol=0, atol=1e-5) and np.allclose(
+        bias, np.array(b) - 0.1 * expected["head.b"], rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha"), [("er_wa(distil=True)", None), ("er_wa(distil=True)+uer(alpha=0.3)", 0.3)]
+)
+def test_the_last_network_teaches_the_old_classes(method, alpha):
+    assert taught(method, partial(er_wa.distilled, old=2, alpha=alpha))
+    for mutation in ({"share": 0.3}, {"share": 0}, {"temperature": 1.0}, {"alpha": 0.7}):
+        assert not taught(method, partial(er_wa.distilled, **{"old": 2, "alpha": alpha, **mutation}))
+
+
+def test_the_teacher_has_aligned_weights():
+    learner = learned("er_wa(distil=True)", 2)
+    before, _ = head_of(learner)
+    learner.boundary()
+    now, _ = head_of(learner)
+    assert learner.kept[TEACHER].head.weight.tolist() == now != before
+
+
+@pytest.mark.parametrize("option", ["persist", "clip", "distil"])
+def test_options_are_checked(option):
+    with pytest.raises(errors.InputError, match=f"The '{option}' parameter of er_wa must be True or False"):
+        resolve(f"er_wa({option}=1)")

@@ -14,6 +14,7 @@ REFERENCES = {
     "er": losses.er,
     "lucir": losses.lucir,
     "uer_a": losses.uer_a,
+    "uer_a(full=True)": losses.uer_full,
     "uer(alpha=0.3)": partial(losses.uer, alpha=0.3),
     "uer(alpha=0)": partial(losses.uer, alpha=0.0),
 }
@@ -141,6 +142,7 @@ MUTANTS = [
     ("uer_a", "phases swapped", phases_swapped(losses.uer_a)),
     ("uer_a", "bias dropped", without_bias(losses.uer_a)),
     ("uer_a", "replayed by cosine as well", partial(losses.uer, alpha=0.5)),
+    ("uer_a(full=True)", "half of each", partial(losses.uer, alpha=0.5)),
     ("uer(alpha=0.3)", "alpha on the other side", partial(losses.uer, alpha=0.7)),
     ("uer(alpha=0.3)", "phases swapped", phases_swapped(partial(losses.uer, alpha=0.3))),
     ("uer(alpha=0.3)", "bias dropped", without_bias(partial(losses.uer, alpha=0.3))),

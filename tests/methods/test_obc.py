@@ -1,5 +1,6 @@
 import copy
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,13 +35,12 @@ def steps(method, reference):
 
 
 def test_both_steps():
-    assert steps("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3))
-    assert steps("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3))
-    for alone in ("obc(separate=True)", "obc(apart=5)"):
-        assert steps(alone, lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True))
-    assert steps(
-        "obc(apart=5)+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3, separate=True)
-    )
+    for name in ("obc", "obc(apart=5)", "obc(separate=True, apart=0)"):
+        assert steps(name, lambda layers, b, r: obc.obc(layers, b, r, r, 0.3))
+        assert steps(f"{name}+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3))
+    one_head = partial(obc.obc, separate=False)
+    assert steps("obc(apart=0)", lambda layers, b, r: one_head(layers, b, r, r, 0.3))
+    assert steps("obc(apart=0)+uer(alpha=0.3)", lambda layers, b, r: one_head(layers, b, r, r, 0.3, alpha=0.3))
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_both_steps():
         ("obc", lambda layers, b, r: obc.moved(layers, losses.er(layers, b, r), 0.3)),  # no second step
         ("obc", lambda layers, b, r: obc.obc(layers, b, r, [*b, *r], 0.3)),  # the stream in the second step
         ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.3)),
-        ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=True)),
-        ("obc(separate=True)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
-        ("obc(apart=5)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
+        ("obc", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=False)),
+        ("obc(apart=0)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
+        ("obc(separate=True, apart=0)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, separate=False)),
         ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3, alpha=0.7)),
         ("obc+uer(alpha=0.3)", lambda layers, b, r: obc.obc(layers, b, r, r, 0.3)),
     ],
@@ -60,7 +60,7 @@ def test_a_wrong_equation_is_noticed(method, mutant):
     assert not steps(method, mutant)
 
 
-def pair(learner, images, method="obc"):
+def pair(learner, images, method="obc(apart=0)"):
     """OBC and ER after the same two batches, the second of which replays the whole first."""
     made = [learner(name, memory=10, replay=10, lr=0.2) for name in (method, "er")]
     for each in made:
@@ -69,7 +69,7 @@ def pair(learner, images, method="obc"):
     return made
 
 
-@pytest.mark.parametrize("method", ["obc", "obc(separate=True)"])
+@pytest.mark.parametrize("method", ["obc(apart=0)", "obc(separate=True, apart=0)"])
 def test_the_second_step_moves_the_head_alone(method, learner, images):
     corrected, plain = pair(learner, images, method)
     ours, theirs = corrected.network.state_dict(), plain.network.state_dict()
@@ -82,7 +82,7 @@ def test_the_second_step_moves_the_head_alone(method, learner, images):
 def test_the_second_step_on_features_of_a_trunk(learner, images):
     """Features by batch statistics and by the weights after the first step."""
     corrected, plain = pair(learner, images)
-    draws = learner("obc", memory=10, replay=10)  # the memory after step 1, before the second batch changed it
+    draws = learner("obc(apart=0)", memory=10, replay=10)  # the memory after step 1, before the second batch changed it
     (x, y), _ = images(2)
     draws.observe(x, y)
     stored = draws.memory.read(torch.arange(10))
@@ -95,7 +95,7 @@ def test_the_second_step_on_features_of_a_trunk(learner, images):
         assert np.allclose(found, value, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["obc", "obc(separate=True)"])
+@pytest.mark.parametrize("method", ["obc(apart=0)", "obc(separate=True, apart=0)"])
 def test_it_is_er_while_the_memory_is_empty(method, learner, images, same):
     one, other = learner(method), learner("er")
     for each in (one, other):
@@ -105,7 +105,7 @@ def test_it_is_er_while_the_memory_is_empty(method, learner, images, same):
 
 def test_the_second_batch_is_another_draw():
     """Memory i is the i-th unit vector: more columns move than one draw of two could move."""
-    learner = Learner(MLP((8,), hidden=0), "obc", memory=8, replay=2, device="cpu")
+    learner = Learner(MLP((8,), hidden=0), "obc(apart=0)", memory=8, replay=2, device="cpu")
     learner.observe(torch.eye(8), [0, 1] * 4)
     counts = []
     for _ in range(20):
@@ -117,7 +117,7 @@ def test_the_second_batch_is_another_draw():
 
 
 def test_the_second_step_leaves_the_neck(learner, images):
-    made = [learner(m, "mlp", neck=True, memory=10, replay=10) for m in ("obc", "er")]
+    made = [learner(m, "mlp", neck=True, memory=10, replay=10) for m in ("obc(apart=0)", "er")]
     for each in made:
         for x, y in images(2):
             each.observe(x, y)
@@ -146,12 +146,13 @@ def test_apart_from_the_tested_head_it_is_er_with_another(images):
     assert not torch.equal(corrected.head.weight, plain.head.weight)
 
 
-def test_the_head_apart_learns_as_many_memories_as_are_asked_for():
-    learner = Learner(MLP((8,), hidden=0), "obc(apart=6)", memory=8, replay=2, device="cpu")
-    learner.observe(torch.eye(8), [0, 1] * 4)
+@pytest.mark.parametrize(("method", "count"), [("obc(apart=6)", 6), ("obc", 10)])
+def test_the_head_apart_learns_as_many_memories_as_are_asked_for(method, count):
+    learner = Learner(MLP((12,), hidden=0), method, memory=12, replay=2, device="cpu")
+    learner.observe(torch.eye(12), [0, 1] * 6)
     before = learner.network.head.weight.detach().clone()
-    learner.observe(torch.eye(8)[:1], [0])
-    assert int((learner.network.head.weight.detach() != before).any(0).sum()) == 6
+    learner.observe(torch.eye(12)[:1], [0])
+    assert int((learner.network.head.weight.detach() != before).any(0).sum()) == count
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_the_head_apart_learns_as_many_memories_as_are_asked_for():
         ("obc(apart=-1)", "The 'apart' parameter of obc must be a whole number of at least 0. Got -1 instead."),
         ("obc(apart=1.5)", "The 'apart' parameter of obc must be a whole number"),
         ("obc(separate=1)", "The 'separate' parameter of obc must be"),
-        ("obc(separate=True, apart=5)", "obc takes either 'separate' or 'apart'"),
+        ("obc(separate=True)", "The 'apart' parameter of obc must be 0 with separate=True, which has one head. Got 10"),
     ],
 )
 def test_options_are_checked(name, sentence):

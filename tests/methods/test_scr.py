@@ -79,6 +79,8 @@ def test_projector_has_two_layers_and_128_outputs():
     [
         ("scr", transcribed),
         ("scr(temperature=0.5)", partial(transcribed, temperature=0.5)),
+        ("scr(temperature=0.1, by_view=False)", partial(transcribed, temperature=0.1)),
+        ("scr(by_view=False)+uer(alpha=0.3)", with_uer),
         ("scr+uer(alpha=0.3)", with_uer),
     ],
 )
@@ -135,6 +137,26 @@ def test_it_makes_two_views_whatever_is_asked_for(learner, images):
     assert not torch.equal(back.views[10:], back.views[:10])
 
 
+@pytest.mark.parametrize("method", ["scr", "scr+uer", "scr(by_view=False)"])
+def test_a_view_of_stream_and_memory_is_a_pass(method, learner, images):
+    made = learner(method, memory=10)
+    (x, y), (later, labels) = images(2)
+    made.observe(x, y)
+    seen = []
+    made.network.trunk.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    made.observe(later, labels)
+    if method == "scr(by_view=False)":
+        assert [len(inputs) for inputs in seen] == [40]
+        return
+    raw, augmented = seen
+    stored = {tuple(image.flatten().tolist()) for image in x / 255}
+    assert torch.equal(raw[:10], later / 255)
+    assert {tuple(image.flatten().tolist()) for image in raw[10:]} == stored
+    assert augmented.shape == raw.shape
+    assert (augmented != raw).flatten(1).any(1).all()
+    assert raw.is_contiguous(memory_format=torch.channels_last)
+
+
 def expected_labels(learner, x):
     """The nearest class means by the weights and the memory that the learner has now."""
     network = copy.deepcopy(learner.network).eval()
@@ -182,6 +204,11 @@ def test_with_uer_the_linear_head_is_tested(learner, images):
     with torch.no_grad():
         expected = network.features(asked / 255) @ network.head.weight.T + network.head.bias
     assert torch.allclose(made.scores(asked), expected, atol=1e-5)
+
+
+def test_by_view_is_validated():
+    with pytest.raises(errors.InputError, match="The 'by_view' parameter of scr must be True or False"):
+        resolve("scr(by_view=1)")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "'warm'", "True"])

@@ -1,6 +1,8 @@
-"""ER-WA: weights of new classes scaled to the mean norm of the old ones."""
+"""ER-WA: weights of new classes scaled to the mean norm of the old ones, and its distillation."""
 
+from reference.losses import er, uer, weighted
 from reference.predictor import norm
+from reference.ss_il import distillation
 
 
 def aligned(W, old, new):
@@ -13,3 +15,14 @@ def aligned(W, old, new):
     for c, w in enumerate(W):
         result.append([value * of_old / of_new for value in w] if c in new else list(w))
     return result
+
+
+def distilled(layers, current, replayed, teacher, old, alpha=None, share=None, **mutation):
+    """(1 - s) CE + s KD on B and on R, the teacher's classes being the first `old`; with alpha, the CE of UER."""
+    share = old / len(layers["head"][1]) if share is None else share
+    plain = er(layers, current, replayed) if alpha is None else uer(layers, current, replayed, alpha)
+    taught = [
+        distillation(layers, teacher, batch, [range(old)], part=part, **mutation)
+        for batch, part in ((current, "current"), (replayed, "replayed"))
+    ]
+    return weighted((1 - share, plain), *((share, term) for term in taught))

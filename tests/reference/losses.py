@@ -59,6 +59,14 @@ def uer_a(layers, current, replayed, couple="head"):
     return weighted((1, learning), (1, replaying))
 
 
+def uer_full(layers, current, replayed, couple="head"):
+    """UER without a scale: both losses of the replay in full."""
+    learning = expectation(layers, current, "cos", "current", couple)
+    by_norm_and_angle = expectation(layers, replayed, "dot", "replayed", couple)
+    by_angle = expectation(layers, replayed, "cos", "replayed", couple)
+    return weighted((1, learning), (1, by_norm_and_angle), (1, by_angle))
+
+
 def union(layers, current, replayed, form):
     """The reading that is not taken: one mean over the union of both batches."""
     n, m = len(current), len(replayed)

@@ -1,4 +1,4 @@
-"""OBC: a step of ER, then a step of the head alone on one more batch of the memory."""
+"""OBC: a step of ER, then a step of the tested head alone on one more batch of the memory."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ def moved(layers, gradients, lr):
     }
 
 
-def obc(layers, current, replayed, second, lr, alpha=None, separate=False):
+def obc(layers, current, replayed, second, lr, alpha=None, separate=True):
     """W and b after both steps; the features of the second batch are given, and stay.
 
-    With alpha, cos on B and the mix of both forms on either batch of the memory. If separate, the first step moves what
-    lies before the head alone.
+    With alpha, cos on B and the mix of both forms on either batch of the memory. If separate, the first step leaves the
+    tested head, as it does when another head takes it.
     """
     first = er(layers, current, replayed) if alpha is None else uer(layers, current, replayed, alpha)
     if not separate:

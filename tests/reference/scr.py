@@ -32,7 +32,7 @@ def supervised_contrastive(z, y, temperature, itself=False):
     return total / len(z)
 
 
-def scr(first, second, current, replayed, temperature=0.1, **mutation):
+def scr(first, second, current, replayed, temperature=0.07, **mutation):
     """All views of B and of R together."""
     anchors = [*current, *replayed]
     z = [projected(first, second, h) for h, _ in anchors]

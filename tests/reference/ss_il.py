@@ -9,14 +9,14 @@ from reference.losses import weighted
 from reference.predictor import backward, dot, softmax
 
 
-def distillation(layers, teacher, batch, stages, temperature=2.0):
+def distillation(layers, teacher, batch, stages, temperature=2.0, part="replayed"):
     """E over the batch of sum_t KL(softmax_t(z_old / T) || softmax_t(z / T)); `stages` lists the classes of each."""
     W, b = layers["head"]
     found = {
         "loss": np.float64(0),
         "head.W": np.zeros((len(W), len(W[0]))),
         "head.b": np.zeros(len(b)),
-        "replayed": np.zeros((len(batch), len(W[0]))),
+        part: np.zeros((len(batch), len(W[0]))),
     }
     for i, (h, _) in enumerate(batch):
         z, z_old = dot((W, b), h), dot(teacher, h)
@@ -30,7 +30,7 @@ def distillation(layers, teacher, batch, stages, temperature=2.0):
         dW, db, dh = backward("dot", (W, b), h, dz)
         found["head.W"] += np.array(dW) / len(batch)
         found["head.b"] += np.array(db) / len(batch)
-        found["replayed"][i] = np.array(dh) / len(batch)
+        found[part][i] = np.array(dh) / len(batch)
     return found
 
 

@@ -1,11 +1,13 @@
+import json
 import re
 from contextlib import suppress
 
 import pytest
 import reproduction
+from cells import cells
 from hypothesis import given
 from hypothesis import strategies as st
-from reproduction import Finding, parse_findings
+from reproduction import Finding, Findings, parse_findings
 from standings import gains, rows_above_best, standings
 
 from evenhand import errors
@@ -37,7 +39,7 @@ def folder(tmp_path):
 
 
 def test_the_page_tells_what_ran_what_differs_and_where_uer_does_not_win(folder, tmp_path):
-    made = reproduction.write(tmp_path / "page.md", folder, [])
+    made = reproduction.write(tmp_path / "page.md", folder, Findings())
     text = (tmp_path / "page.md").read_text()
     table2 = section(text, "Table 2: final average accuracy")
     assert "| ER | 17.6 ± 0.9 | 9.9 ± 1.3 | -7.7 | 2 | differs |" in table2
@@ -58,9 +60,43 @@ def test_the_page_tells_what_ran_what_differs_and_where_uer_does_not_win(folder,
     gained = section(text, "What each method gains over ER")
     assert "**Split CIFAR100, \\|M\\| = 1000 (%)**" in gained
     assert "\n| UER | +7.0 | +14.8 ± 0.0 | +7.8 | 2 |\n" in gained
+    assert table2.index("| UER | 24.6") < table2.index("<details>") < table2.index("| OBC | 22.1 ± 0.6 | not run |")
     links = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert sorted(links) == sorted(f"page/{one.item.slug}.svg" for one in made if one.drawable)
     assert all((tmp_path / link).read_text().startswith("<?xml") for link in links)
+
+
+def test_the_page_leads_with_all_cells_in_one_table(folder, tmp_path):
+    [spec] = select(load_item("table2"), 1, ["cifar100"], [1000], ["uer"]).specs
+    tested = spec.model_copy(update={"tests": "ema"})
+    made = write(tmp_path / "records", tested, 0.2, 0.2)
+    lines = [json.loads(line) for line in (made / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["tests"] = {"ema": {"accuracy": [0.3] * line["stage"], "probability": line["probability"]}}
+    (made / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    reproduction.write(tmp_path / "page.md", folder, Findings(summary="It is so."))
+    text = (tmp_path / "page.md").read_text().partition("\n## ")[0]
+    assert text.count("\n| CIFAR10") == 4 + 4
+    assert text.count("\n| MiniImageNet, ") == 4
+    er, lead = "9.9 ± 1.3 (17.6)", "+14.8 ± 0.0 (+7.0)"
+    assert f"| CIFAR100, 1000 | 24.7 ± 1.3 (24.6) | 30.0 | ER {er} | {er} | {lead} | {lead} | 2 |" in text
+    assert (
+        "UER has been run in 1 of 12 cells, in 1 with more than one seed. In the mean it ends above ER in 1 of 1"
+        in text
+    )
+    assert "explains in none. It is so." in text
+    gone = "not run (21.9) | not run | not run | not run (13.4) | not run | not run (+8.5)"
+    assert f"| MiniImageNet, 1000 | {gone} |  |" in text
+
+
+def test_the_best_other_method_is_the_one_that_uer_leads_least_by_seed():
+    item = select(load_item("table2"), 2, ["cifar100"], [1000], ["er", "lucir", "er_ace", "uer"])
+    levels = {("uer", 0): 0.2, ("uer", 1): 0.4, ("er", 0): 0.1, ("lucir", 0): 0.15, ("er_ace", 1): 0.3}
+    made = [result(s, *2 * [levels[s.method, s.seed]]) for s in item.specs if (s.method, s.seed) in levels]
+    [cell] = cells(Rendering(item, made).compared, [])
+    assert (cell.best.name, cell.lead(cell.best).mean) == ("LUCIR", pytest.approx(5))  # ER-ACE's mean is higher
+    [cell] = cells(Rendering(item, [one for one in made if one.spec.method != "uer"]).compared, [])
+    assert (cell.best.name, cell.lead(cell.best)) == ("ER-ACE", None)
 
 
 def test_gains_are_taken_seed_by_seed():
@@ -87,7 +123,7 @@ def test_gains_are_taken_seed_by_seed():
 def test_the_same_records_give_the_same_bytes(folder, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        reproduction.write(tmp_path / name / "page.md", folder, [])
+        reproduction.write(tmp_path / name / "page.md", folder, Findings())
     one, two = (sorted((tmp_path / name).rglob("*.*")) for name in ("a", "b"))
     assert len(one) > 3
     for a, b in zip(one, two, strict=True):
@@ -98,7 +134,7 @@ def test_findings_stand_below_their_rows(folder, tmp_path):
     about = {"method": "er", "data": "cifar100", "memory": 1000}
     more = {"command": "evenhand run er --passes separate", "number": 10.26, "conclusion": "The joint pass is fine."}
     known = [Finding(**about, **more), Finding(**{**about, "memory": 500}, **{**more, "number": 99.0})]
-    reproduction.write(tmp_path / "page.md", folder, known)
+    reproduction.write(tmp_path / "page.md", folder, Findings(finding=known))
     text = section((tmp_path / "page.md").read_text(), "Rows that differ from the paper")
     assert "- **ER** on cifar100, memory 1000" in text
     assert "  - `evenhand run er --passes separate` gave 10.3. The joint pass is fine." in text
@@ -106,12 +142,12 @@ def test_findings_stand_below_their_rows(folder, tmp_path):
     assert "99" not in text
     assert "  - The cause of the difference is not known." in text
     known[0] = Finding(**about, **more, explains=True)
-    reproduction.write(tmp_path / "page.md", folder, known)
+    reproduction.write(tmp_path / "page.md", folder, Findings(finding=known))
     text = section((tmp_path / "page.md").read_text(), "Rows that differ from the paper")
     assert "The joint pass is fine." in text
     assert "not known" not in text
     known[0] = Finding(**about, **more, neck=True)
-    reproduction.write(tmp_path / "page.md", folder, known)
+    reproduction.write(tmp_path / "page.md", folder, Findings(finding=known))
     assert "joint pass" not in (tmp_path / "page.md").read_text()  # it is about a row of Table 4
 
 
@@ -133,7 +169,7 @@ WHOLE = {"method": "er", "data": "cifar100", "command": "a", "number": 3, "concl
 def test_a_wrong_finding_is_one_sentence(finding, sentence):
     with pytest.raises(errors.InputError, match=sentence):
         parse_findings({"finding": [finding]})
-    assert parse_findings({"finding": [WHOLE]})[0].memory is None
+    assert parse_findings({"finding": [WHOLE]}).finding[0].memory is None
     with pytest.raises(errors.InputError, match="no field of the list of findings called 'findings'"):
         parse_findings({"findings": [WHOLE]})
 
@@ -145,7 +181,7 @@ ENTRIES = st.lists(st.dictionaries(st.sampled_from([*WHOLE, "memory", "x"]), VAL
 @given(st.dictionaries(st.sampled_from(["finding", "x"]), VALUES | ENTRIES))
 def test_any_list_of_findings_is_read_or_refused(content):
     with suppress(errors.InputError):  # any other error is a fault of ours
-        assert all(finding.method for finding in parse_findings(content))
+        assert all(finding.method for finding in parse_findings(content).finding)
 
 
 def test_verdicts_say_no_more_than_the_seeds():
@@ -191,14 +227,14 @@ def committed():
 def test_every_finding_is_about_a_row_that_differs(committed):
     items, found = committed
     flagged = [row for rendering in items for row in rendering.flagged]
-    assert [finding for finding in found if not any(map(finding.about, flagged))] == []
-    unexplained = [row for row in flagged if not any(finding.about(row) for finding in found)]
+    assert [finding for finding in found.finding if not any(map(finding.about, flagged))] == []
+    unexplained = [row for row in flagged if not any(finding.about(row) for finding in found.finding)]
     assert reproduction.PAGE.read_text().count(reproduction.UNEXPLAINED) == len(unexplained)
 
 
 def test_the_page_of_the_docs_is_that_of_the_committed_records(committed):
     items, found = committed
-    page = reproduction.text(items, "reproduction", found)
+    page = reproduction.text(items, reproduction.averaged(reproduction.RECORDS), "reproduction", found)
     assert reproduction.PAGE.read_text() == page, "run: python scripts/reproduction.py"
     assert {path.stem for path in reproduction.PAGE.with_suffix("").glob("*.svg")} == {
         rendering.item.slug for rendering in items if rendering.drawable

@@ -136,6 +136,14 @@ def test_any_number_of_stages_with_classes_as_even_as_can_be(stages, seed):
     assert max(sizes) - min(sizes) <= 1
 
 
+def test_the_natural_sequence_is_that_of_the_numbers():
+    orders = ["classes(sequence='natural')", "classes(sequence='0,1,2,3,4,5')"]
+    natural, by_hand = (Stream.split(marked(), 3, 0, order) for order in orders)
+    assert [stage.classes for stage in natural.stages] == [(0, 1), (2, 3), (4, 5)]
+    for one, other in zip(natural.stages, by_hand.stages, strict=True):
+        assert torch.equal(one.train, other.train)
+
+
 def test_a_sequence_by_hand_in_numbers_or_names():
     for sequence in ("5,0,4,1,3,2", "f, a, e, b, d, c"):
         stream = Stream.split(marked(), 3, 0, f"classes(sequence='{sequence}')")

@@ -120,7 +120,7 @@ def print_runs(console: Console, rows: "Sequence[RunEntry]") -> None:
         hidden = f"; omitted: {', '.join(omitted[1:])}" if omitted[1:] else ""
         print_line(console, f"Narrow terminal: keys are shortened{hidden}. See --json or --csv for everything.")
     if counts["outdated"]:
-        print_line(console, "Outdated runs used an older revision of their method; evenhand runs prune removes them.")
+        print_line(console, "Outdated runs used an older definition of their method; evenhand runs prune removes them.")
     for row in rows:
         if row.note and row.state != "outdated":
             print_line(console, row.message, STYLES.get(row.state))

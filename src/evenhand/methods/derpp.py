@@ -10,8 +10,10 @@ Deviations
 2. R1 and R2 are the halves of one draw of 2R, so they have no sample in common.
 3. It stores the dot logits of the raw view from the forward pass of the stream, also under `+uer`; with
    `views="replace"`, where the network never sees the raw view, those of the augmented one.
+4. a and b are those of its authors. In public code by the first author of the UER paper one draw of R serves as both R1
+   and R2, and b = 1: `derpp(b=1.0, shared=True)`, which is the row of that paper's tables here.
 
-Cost: 10 samples more than ER, C_D = 1.5.
+Cost: 10 samples more than ER, C_D = 1.5; with a shared draw that of ER.
 
 Buzzega et al., Dark Experience for General Continual Learning: a Strong, Simple Baseline, NeurIPS 2020.
 """
@@ -26,6 +28,8 @@ from evenhand.core.method import Method
 from evenhand.core.parts import part
 from evenhand.core.registry import register
 from evenhand.methods.er import er
+
+Replayed = tuple[Batch | None, Tensor]  # samples with their features
 
 
 @part("evenhand.methods.derpp.UniformTwice")
@@ -48,10 +52,7 @@ class DarkExperience:
         errors.number("The 'b' parameter of derpp", self.b, 0)
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
-        first, second = None, replay
-        if replay and "logits" in replay.extra:  # a second batch of the stream has none
-            first, second = replay.split((len(replay) + 1) // 2)
-        h, h_first, h_second = learner.features(batch, first, second)
+        h, (first, h_first), (second, h_second) = self.passed(learner, batch, replay)
         terms = []
         if first:
             terms.append(self.a * distance(learner.network.logits(h_first), first.extra["logits"]))
@@ -63,6 +64,24 @@ class DarkExperience:
             keep={"logits": learner.network.logits(h[: len(batch)])[:, : len(learner.labels)].detach()},
         )
 
+    def passed(self, learner: Learner, batch: Batch, replay: Batch | None) -> tuple[Tensor, Replayed, Replayed]:
+        """The features of the batch, and R1 and R2 with theirs."""
+        first, second = None, replay
+        if replay and "logits" in replay.extra:  # a second batch of the stream has none
+            first, second = replay.split((len(replay) + 1) // 2)
+        h, h_first, h_second = learner.features(batch, first, second)
+        return h, (first, h_first), (second, h_second)
+
+
+@part("evenhand.methods.derpp.DarkShared")
+class SharedDarkExperience(DarkExperience):
+    """The same with one draw, which is both R1 and R2."""
+
+    def passed(self, learner: Learner, batch: Batch, replay: Batch | None) -> tuple[Tensor, Replayed, Replayed]:
+        """The features of the batch, and twice the replay with its own."""
+        h, past = learner.features(batch, replay)
+        return h, (replay if replay and "logits" in replay.extra else None, past), (replay, past)
+
 
 def distance(logits: Tensor, stored: Tensor) -> Tensor:
     """The mean squared distance over the entries that were stored; the others are NaN."""
@@ -73,6 +92,8 @@ def distance(logits: Tensor, stored: Tensor) -> Tensor:
 
 
 @register(cost=1.5)
-def derpp(a: float = 0.1, b: float = 0.5) -> Method:
+def derpp(a: float = 0.1, b: float = 0.5, shared: bool = False) -> Method:
     """Dark experience replay: keep the logits of memories close to what they were."""
+    if errors.truth("The 'shared' parameter of derpp", shared):
+        return er().but(objective=SharedDarkExperience(a, b))
     return er().but(retrieval=UniformTwice(), objective=DarkExperience(a, b))

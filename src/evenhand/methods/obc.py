@@ -1,17 +1,19 @@
 """OBC: online bias correction.
 
-ER, but after each step one more batch of the memory moves the head alone, so that the classifier loses the bias that
-the stream gave it:
+ER, but the head that is tested learns from the memory alone. ER's step trains the features with an auxiliary head; then
+one more batch of the memory moves the tested head, which thus never takes over the bias that the stream brings:
 
-    W, b <- W, b - lambda grad_{W, b} E_{B_M'}[l(p(x), y)],   features detached
+    theta, W', b' <- theta, W', b' - lambda grad(L_c + L_p)                       the step of ER, by the auxiliary head
+    W, b <- W, b - lambda grad_{W, b} E_{B_M'}[l(p(x), y)]                        features detached
 
 Deviations
 ----------
-1. Its code is not available; that the second batch has the size of the replay batch is inferred.
-2. The features of the second batch use batch statistics and leave the running statistics alone.
-3. The first step moves the head too. Its abstract ends with the advice to optimise the output layer separately from the
-   others: `separate=True` undoes what the first step did to the head, so that only the memory moves it. Others read it
-   as two heads, of which the first only trains the features, and a second batch of 50: `apart=50`.
+1. Its code is not available. Two heads are how public summaries read its advice to optimise the output layer separately
+   from the layers before it. One head that both steps move, our first reading, is `apart=0`; with `separate=True` as
+   well the first step is undone in that head.
+2. The second batch has 10 samples, the size of a replay, since the UER paper counts 1.5 times the cost of ER; others
+   take 50 (`apart=50`).
+3. The features of the second batch use batch statistics and leave the running statistics alone.
 
 Cost: 10 more samples forward, 70 of ER's 60 (the paper counts 1.5).
 
@@ -94,11 +96,11 @@ class SizedHeadCorrection(HeadCorrection):
 
 
 @register(cost=70 / 60)
-def obc(separate: bool = False, apart: int = 0) -> Method:
-    """Online bias correction: after each step one more memory batch moves the head alone (the UER paper counts 1.5)."""
+def obc(separate: bool = False, apart: int = 10) -> Method:
+    """Online bias correction: one more memory batch a step moves the tested head alone (the UER paper counts 1.5)."""
     separate = errors.truth("The 'separate' parameter of obc", separate)
     if separate and apart:
-        raise errors.InputError("obc takes either 'separate' or 'apart': both keep the stream from the head.")
+        raise errors.wrong("The 'apart' parameter of obc", "be 0 with separate=True, which has one head", apart)
     if apart:
         return er().but(objective=AuxiliaryHead(), update=SizedHeadCorrection(apart))
     return er().but(update=SeparateHeadCorrection() if separate else HeadCorrection())

@@ -10,7 +10,9 @@ Deviations
 ----------
 1. It always uses two views, raw and augmented; the augmentation is "scr" unless another one is set.
 2. With R = 10 it is weak, as in the UER paper; its own paper replays 100 samples (`--replay 100`).
-3. `+uer` adds the UER loss on the linear head, and tests the head (our choice).
+3. T = 0.07, and a pass for each view, which stream and memory share, are the defaults of its authors' code. Their
+   configurations for 100 samples have T = 0.1; with `by_view=False` both views share a pass.
+4. `+uer` adds the UER loss on the linear head, and tests the head (our choice).
 
 Cost: two views, C_D = 2.
 
@@ -55,7 +57,7 @@ class SupervisedContrast:
         return {"projector": nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 128))}
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
-        h, past = learner.features(batch, replay)
+        h, past = self.passed(learner, batch, replay)
         learning, replaying = None, None
         if replay:
             z = F.normalize(learner.network.extra["projector"](torch.cat([h, past])), dim=1)
@@ -65,6 +67,25 @@ class SupervisedContrast:
             learning = cross_entropy if learning is None else learning + cross_entropy
             replaying = learner.expect("replay", past, replay.cross_entropy) if replay else None
         return Losses(learning, replaying)
+
+    def passed(self, learner: Learner, batch: Batch, replay: Batch | None) -> list[Tensor]:
+        """The features of batch and replay."""
+        return learner.features(batch, replay)
+
+
+@part("evenhand.methods.scr.ContrastiveByView")
+class ContrastByView(SupervisedContrast):
+    """The same with a pass for each view, which stream and memory share."""
+
+    passes = "separate"
+
+    def passed(self, learner: Learner, batch: Batch, replay: Batch | None) -> list[Tensor]:
+        """The features of batch and replay."""
+        both = [one for one in (batch, replay) if one]
+        views = map(torch.cat, zip(*(one.inputs.unflatten(0, (-1, len(one))) for one in both), strict=True))
+        y = torch.cat([one.y for one in both])
+        h = torch.stack(learner.features(*(Batch(view, y, views=view) for view in views)))
+        return [h[:, : len(batch)].flatten(0, 1), h[:, len(batch) :].flatten(0, 1)]
 
 
 def contrast(z: Tensor, y: Tensor, temperature: float) -> Tensor:
@@ -77,6 +98,7 @@ def contrast(z: Tensor, y: Tensor, temperature: float) -> Tensor:
 
 
 @register(cost=2)
-def scr(temperature: float = 0.1) -> Method:
+def scr(temperature: float = 0.07, by_view: bool = True) -> Method:
     """Supervised contrastive replay, tested by the nearest class mean."""
-    return er().but(objective=SupervisedContrast(temperature), prediction=NearestMean())
+    objective = ContrastByView if errors.truth("The 'by_view' parameter of scr", by_view) else SupervisedContrast
+    return er().but(objective=objective(temperature), prediction=NearestMean())

@@ -14,11 +14,15 @@ Deviations
 ----------
 1. alpha = 0.5 by default, where the paper finds the best results; the paper chooses it on held-out training data.
 2. Line 9 of Algorithm 1 prints theta + lambda grad L; it is read as descent.
+3. The paper says of UER-A only that it lacks "scale adjustment". We read this as alpha = 1, which is row 8 of Table 1;
+   with `full=True` both losses count in full, L_p = E_{B_M}[l(p_dot(x), y) + l(p_cos(x), y)].
 
 Cost: that of ER, C_D = 1.
 
 Lin et al., UER: A Heuristic Bias Addressing Approach for Online Continual Learning, ACM MM 2023.
 """
+
+from dataclasses import replace
 
 from evenhand import errors
 from evenhand.core.method import Method
@@ -40,6 +44,8 @@ def uer(alpha: float = 0.5, couple: Couple = "head") -> Method:
 
 
 @register(cost=1)
-def uer_a() -> Method:
-    """UER without the cosine in replaying (alpha = 1), the paper's ablation."""
-    return er().but(scoring=unbiased(alpha=1))
+def uer_a(full: bool = False) -> Method:
+    """UER without the cosine in replaying (alpha = 1), the paper's ablation; or with both losses in full."""
+    full = errors.truth("The 'full' parameter of uer_a", full)
+    scoring = unbiased(alpha=1)
+    return er().but(scoring=replace(scoring, replay=Mix(dot=1, cos=1)) if full else scoring)

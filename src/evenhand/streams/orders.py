@@ -1,6 +1,6 @@
 """The orders in which samples can arrive.
 
-    classes     a group of classes in each stage, shuffled or in a given `sequence`
+    classes     a group of classes in each stage, shuffled, in a given `sequence`, or in the "natural" one
     iid         all samples shuffled, in one stage
     iid++       as iid, and each batch comes with a second one from another shuffle
     blurry      i-Blurry: some classes stay in their stage, the others also lend samples to all other stages
@@ -78,7 +78,8 @@ Order = Callable[[Plan], list[Stage]]
 class ClassIncremental:
     """Each stage brings new classes."""
 
-    sequence: str = ""  # the classes in order of arrival, as comma-separated numbers or names; shuffled if empty
+    # The classes in order of arrival: comma-separated numbers or names, or "natural"; shuffled if empty.
+    sequence: str = ""
 
     def __post_init__(self) -> None:
         errors.text("The 'sequence' of classes", self.sequence)
@@ -88,6 +89,8 @@ class ClassIncremental:
         return [plan.stage(classes, plan.shuffled(plan.rows(classes))) for classes in plan.groups(sequence)]
 
     def _numbers(self, classes: tuple[str, ...]) -> list[int]:
+        if self.sequence == "natural":
+            return list(range(len(classes)))
         words = [word.strip() for word in self.sequence.split(",")]
         numbers = {str(number): number for number in range(len(classes))}
         numbers |= {name: number for number, name in enumerate(classes)}

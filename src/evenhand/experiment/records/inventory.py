@@ -26,7 +26,7 @@ class RunEntry:
     """One run folder.
 
     Its state is done; running: a live process holds it; stopped: the same command resumes it; failed; outdated: its key
-    belongs to an older revision of the method; damaged.
+    belongs to an older definition of the method; damaged.
     """
 
     path: Path
@@ -155,7 +155,7 @@ def _looks_like_a_run(path: Path) -> bool:
 
 
 def _fits(name: str, spec: Spec) -> bool:
-    """Whether a folder is named by the key of the spec, or by its key under another revision of the method."""
+    """Whether a folder is named by the key of the spec, or by its key under another definition of the method."""
     return KEY.fullmatch(name) is not None and name.rpartition("-")[0] == spec.key.rpartition("-")[0]
 
 
