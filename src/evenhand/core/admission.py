@@ -35,6 +35,7 @@ def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
 def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
     """Checked samples and labels as batches with their views; new classes get a row."""
     learner.kind = pairs[0][1]
+    learner.memory.packed = learner.kind.columns
     purposes = ("augment/stream", "augment/replay")
     registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # all rows before any view
     batch, *others = [learner.viewed(batch, purpose) for batch, purpose in zip(registered, purposes, strict=False)]

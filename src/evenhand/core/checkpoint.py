@@ -50,7 +50,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "gamma": network.head.gamma,
             "head": network.replaced and network.replaced[0],
             "output": network.output,
-            "still": learner.still,
+            "still": network.still,
             "frozen": [name for name, parameter in trunk.named_parameters() if not parameter.requires_grad],
         },
         "labels": list(learner.labels),
@@ -81,7 +81,7 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
     learner.steps = facts["steps"]
     learner.prequential.right, learner.prequential.asked = facts.get("prequential", (0, 0))
     learner.kind = inputs.Kind.from_json(facts["kind"]) if facts["kind"] else None
-    learner.network.columns = learner.kind and learner.kind.columns
+    learner.network.columns = learner.memory.packed = learner.kind and learner.kind.columns
     try:
         learner.network.load_state_dict(below("network/"))
     except RuntimeError:

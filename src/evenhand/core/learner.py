@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from evenhand import errors, files
-from evenhand.core import admission, checkpoint, inputs, labels, registry
+from evenhand.core import admission, checkpoint, forgetting, inputs, labels, registry
 from evenhand.core.compiled import Compiled
 from evenhand.core.copies import Copies
 from evenhand.core.divergence import DivergenceGuard
 from evenhand.core.draws import as_global, generator, seeded
+from evenhand.core.exported import exported
 from evenhand.core.kept import Kept
 from evenhand.core.labels import Label
 from evenhand.core.learning import Learning
@@ -23,7 +23,7 @@ from evenhand.core.network import Network
 from evenhand.core.observation import Observation, Prequential
 from evenhand.core.optimization import OPTIMIZERS, SCHEDULES, Factory, Optimization, Schedule, canonical
 from evenhand.core.precision import chosen
-from evenhand.core.settings import LEARNER, Settings, check, default_views, described
+from evenhand.core.settings import LEARNER, Settings, check, default_views, described, plain
 from evenhand.core.snapshots import Cache, Snapshots
 from evenhand.core.ways import Ways
 
@@ -119,7 +119,7 @@ class Learner(Learning):
             raise errors.wrong("The 'method' of a learner", "be a name or a Method", method)
         self.method.to_json()  # a method that cannot be saved says so now
         self.device = inputs.device(device)
-        memory, replay, lr, iterations, seed, rows = map(_plain, (memory, replay, lr, iterations, seed, rows))
+        memory, replay, lr, iterations, seed, rows = map(plain, (memory, replay, lr, iterations, seed, rows))
         self.replay, self.iterations, self.seed = replay, iterations, seed
         self.augment, self.passes, self.tests = augment, passes, tests
         self.views = views or default_views(augment)
@@ -149,18 +149,17 @@ class Learner(Learning):
         with seeded(seed, "modules"):
             for part in self.method.parts("modules"):
                 self.network.extra.update(part.modules(self.network))
-        self.still = self.network.still()
+        self.network.find_modes()
         self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
         self.compiled = Compiled(self.network.trunk) if errors.truth("The 'compile' of a learner", compile) else None
         self.guard = DivergenceGuard(self.device)
-        self.labels, self.row_of, self.kind, self.steps = [], {}, None, 0
+        self.labels, self.row_of, self.kind, self.steps = self.memory.labels, {}, None, 0
         self.kept, self.snapshots, self.prequential = Kept(), Snapshots(), Prequential(self)
         self._copies, self._cache, self._shared = Copies(), Cache(), {}
         self.grow(rows)
         if known:
             admission.keep(self, known)
-        self._modes = self.network.modes(self.still)
-        self.train()
+        self.network.to_learn()
 
     def __repr__(self) -> str:
         return f"Learner({len(self.labels)} classes, {self.steps} steps, {self.memory})"
@@ -190,7 +189,7 @@ class Learner(Learning):
         with self.snapshots.turn:
             pairs = admission.checked(self, (x, y), second)
             with self.snapshots.step(self) as before, torch.inference_mode(False), torch.enable_grad():
-                self.train()
+                self.network.to_learn()
                 batch, replay = admission.batches(self, pairs)
                 predicted = self.prequential.ask(self, x, batch, before.labels) if predict else None
                 with as_global(self.generators["network"]):
@@ -229,11 +228,27 @@ class Learner(Learning):
 
     def top(self, x: Any, count: int = 5, *, test: str = "") -> list[list[tuple[Label, float]]]:
         """The `count` most likely labels of each sample with their scores, the best first."""
-        errors.whole("The 'count' of top", _plain(count), 1)
+        errors.whole("The 'count' of top", plain(count), 1)
         [scores], known = self.ways.scores(self, x, test)
         values, rows = scores.topk(min(count, len(known)), dim=1)
         pairs = zip(values.tolist(), rows.tolist(), strict=True)
         return [[(known[row], value) for value, row in zip(*pair, strict=True)] for pair in pairs]
+
+    def remember(self, x: Any, y: Sequence[Label] | Tensor) -> None:
+        """Store samples without learning them, e.g. old data of a pretrained model before the stream begins."""
+        forgetting.remember(self, x, y)
+
+    def forget(self, *, label: Label = ..., where: Callable[[Any], Tensor] | None = None) -> int:
+        """Erase samples from the memory for good: those of a label, or those for which `where` is true.
+
+        `where` takes samples as they were observed and returns a boolean for each. Returns how many were erased. The
+        weights, and files saved before, may still hold something of them.
+        """
+        return forgetting.forget(self, label, where)
+
+    def module(self, *, test: str = "") -> nn.Module:
+        """A plain module in evaluation mode, from samples to logits, with `labels`: to deploy or to export."""
+        return exported(self, test)
 
     def boundary(self) -> None:
         """Tell the method that a stage has ended; only parts that declare `boundary` listen."""
@@ -258,32 +273,6 @@ class Learner(Learning):
         """
         return checkpoint.load(cls, path, network, options)
 
-    @property
-    def lr(self) -> float:
-        """The learning rate, before the schedule; it may be set at any time."""
-        return self.optimization.lr
-
-    @lr.setter
-    def lr(self, value: float) -> None:
-        check("learner", lr=_plain(value))
-        with self.snapshots.turn:
-            self.optimization.lr = _plain(value)
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The torch optimizer."""
-        return self.optimization.optimizer
-
-    @property
-    def conditions(self) -> dict[str, Any]:
-        """How it computes, as a run records it; see `settings.Conditions`."""
-        return {"compile": self.compiled is not None, "precision": self.network.precision}
-
-    def train(self) -> None:
-        """Put every module into the mode that it learns in, whatever was done to it outside."""
-        for module, training in self._modes.items():
-            module.training = training
-
     def facts(self) -> dict[str, Any]:
         """Everything except tensors, as JSON: method, settings, labels, steps."""
         return checkpoint.facts(self)
@@ -299,11 +288,6 @@ class Learner(Learning):
             admission.register(self, checkpoint.labels(facts))
             checkpoint.restore(self, tensors, facts)
             self._cache.clear()
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 Learner.__doc__ = str(Learner.__doc__).replace(

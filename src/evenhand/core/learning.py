@@ -22,6 +22,7 @@ from evenhand.core.method import Method
 from evenhand.core.network import Network
 from evenhand.core.optimization import Optimization
 from evenhand.core.scoring import Phase
+from evenhand.core.settings import check, plain
 from evenhand.core.snapshots import Cache, Snapshots
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ class Learning:
     network: Network
     memory: Memory
     optimization: Optimization
-    lr: float
     generators: dict[str, Generator]
     guard: DivergenceGuard
     compiled: Compiled | None
@@ -125,6 +125,27 @@ class Learning:
         self.optimization.replace(before, list(self.network.parameters()))
         self.ways.notify("grow", cast("Learner", self))
         self._cache.clear()
+
+    @property
+    def lr(self) -> float:
+        """The learning rate, before the schedule; it may be set at any time."""
+        return self.optimization.lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        check("learner", lr=plain(value))
+        with self.snapshots.turn:
+            self.optimization.lr = plain(value)
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The torch optimizer."""
+        return self.optimization.optimizer
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """How it computes, as a run records it; see `settings.Conditions`."""
+        return {"compile": self.compiled is not None, "precision": self.network.precision}
 
     def eval_copy(self) -> Network:
         """A copy of the network in evaluation mode and float32; the live one never leaves training mode."""

@@ -1,17 +1,23 @@
 """The memory: a fixed number of slots, each holding one sample in preallocated columns."""
 
+import io
 import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from evenhand import errors
+from evenhand import errors, files
 from evenhand.core.batch import Batch
 from evenhand.core.draws import distinct
+from evenhand.core.labels import Label, key
+from evenhand.core.labels import label as plain_label
+from evenhand.core.packing import Columns, unpack
 
 
 class Memory:
@@ -27,6 +33,13 @@ class Memory:
         How many slots hold a sample; always the first ones.
     offered
         How many samples the storage has been shown, kept or not.
+    holes, missed
+        How many samples were erased from the memory, and about how many of their kind it had been shown without keeping
+        them, less what has come in their place since then; see `Reservoir`.
+    labels
+        The label of each class.
+    packed
+        The columns of samples of several tensors; see `packing`.
     """
 
     def __init__(self, size: int, device: torch.device | str = "cpu") -> None:
@@ -35,6 +48,9 @@ class Memory:
         self.columns: dict[str, Tensor] = {}
         self.filled = 0
         self.offered = 0
+        self.holes = self.missed = 0
+        self.labels: list[Label] = []
+        self.packed: Columns | None = None
         self._pasts: weakref.WeakSet[Past] = weakref.WeakSet()
         self._changing = threading.Lock()
 
@@ -77,6 +93,51 @@ class Memory:
                 self._note(name, slots)
                 self.columns[name][slots] = values.to(self.columns[name])
 
+    def erase(self, slots: Tensor) -> None:
+        """Erase the samples in some slots for good; those that stay move up."""
+        stay = torch.ones(self.filled, dtype=torch.bool, device=self.device)
+        stay[slots] = False
+        with self._changing:
+            for name, column in self.columns.items():
+                self._note(name)
+                self.columns[name] = torch.zeros_like(column)
+                self.columns[name][: int(stay.sum())] = column[: self.filled][stay]
+            alike = round(len(slots) * (self.offered - self.holes - self.missed) / max(self.filled, 1))
+            self.holes, self.missed = self.holes + len(slots), self.missed + max(0, alike - len(slots))
+            self.filled -= len(slots)
+
+    def samples(self, label: Label = ...) -> tuple[Any, list[Label]]:
+        """The samples held, or those of one label, as they were passed to `observe`, and their labels."""
+        slots = self.slots(label)
+        if not len(slots):
+            return None, []
+        stored = self.read(slots)
+        positional, named = unpack(stored.x, self.packed)
+        x = stored.x if self.packed is None else named or positional
+        return x, [self.labels[row] for row in stored.y.tolist()]
+
+    def slots(self, label: Label = ...) -> Tensor:
+        """The filled slots, or those of one label."""
+        if label is ... or not self.filled:
+            return torch.arange(self.filled)
+        rows = [row for row, known in enumerate(self.labels) if key(known) == key(plain_label(label))]
+        return (self.columns["y"][: self.filled] == rows[0]).nonzero().flatten() if rows else torch.arange(0)
+
+    def label_counts(self) -> dict[Label, int]:
+        """How many samples of each label there are."""
+        return {self.labels[row]: count for row, count in self.counts().items()}
+
+    def export(self, path: str | Path) -> None:
+        """Write the samples to an .npz file, which `--data npz:PATH` and numpy read."""
+        x, labels = self.samples()
+        if not isinstance(x, Tensor):
+            raise errors.InputError("Only samples of a single tensor can be exported, and there must be some.")
+        names = [str(label) for label in self.labels]
+        y = [self.labels.index(label) for label in labels]
+        content = io.BytesIO()
+        np.savez_compressed(content, x=x.cpu().numpy(), y=np.array(y), classes=np.array(names))
+        files.write(Path(path), content.getvalue())
+
     def _note(self, name: str, slots: Tensor | None = None) -> None:
         """Tell every `Past` what is about to be replaced: some rows of a column, or the column itself."""
         if self._pasts:
@@ -102,13 +163,16 @@ class Memory:
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The filled part of every column, and the two counts."""
+        """The filled part of every column, and the counts."""
         state = {name: column[: self.filled].clone() for name, column in self.columns.items()}
-        return {**state, "#": torch.tensor([self.filled, self.offered])}
+        erased = [self.holes, self.missed] if self.holes + self.missed else []
+        return {**state, "#": torch.tensor([self.filled, self.offered, *erased])}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state_dict` returned; the sizes must agree."""
-        self.filled, self.offered = state["#"].tolist()
+        self.filled, self.offered, self.holes, self.missed = (*state["#"].tolist(), 0, 0)[:4]
+        for name in self.columns.keys() | state.keys() - {"#"}:
+            self._note(name)
         self.columns = {}
         for name, rows in state.items():
             if name != "#":
@@ -124,6 +188,7 @@ class Past(Memory):
 
     def __init__(self, memory: Memory) -> None:
         self.size, self.device, self.filled, self.offered = memory.size, memory.device, memory.filled, memory.offered
+        self.holes, self.missed, self.labels, self.packed = memory.holes, memory.missed, memory.labels, memory.packed
         self.replaced: list[tuple[str, Tensor | None, Tensor | None]] = []
         self._memory = memory
         self._read: dict[str, Tensor] | None = None
@@ -143,6 +208,7 @@ class Past(Memory):
         with self._memory._changing:
             self._undo(self._memory.columns)
             self._memory.filled, self._memory.offered = self.filled, self.offered
+            self._memory.holes, self._memory.missed = self.holes, self.missed
 
     def _undo(self, columns: dict[str, Tensor]) -> None:
         for name, slots, old in reversed(self.replaced):

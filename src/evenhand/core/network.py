@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -76,6 +76,7 @@ class Network(nn.Module):
         self.precision = "fp32"
         self.columns: Columns | None = None  # of packed samples
         self.output: wrapping.Key = None  # where the features are in what the trunk returns, if it is not they alone
+        self.still: list[str] = []  # the modules that stay in evaluation mode
         self.warned = False  # that a single sample came
         self.replaced: tuple[str, nn.Linear] | None = None  # the layer in whose place the head is
 
@@ -176,20 +177,21 @@ class Network(nn.Module):
         self.precision = precision
         return self
 
-    def still(self) -> list[str]:
-        """The names of the modules that stay in evaluation mode: those in it now whose parameters are all frozen."""
-        return [
-            name
+    def find_modes(self) -> None:
+        """Remember which modules stay in evaluation mode: those in it now whose parameters are all frozen."""
+        frozen = [
+            (name, module)
             for name, module in self.named_modules()
-            if not module.training
-            and (parameters := list(module.parameters()))
-            and not any(parameter.requires_grad for parameter in parameters)
+            if not module.training and [p.requires_grad for p in module.parameters()].count(True) == 0
         ]
+        self.still = [name for name, module in frozen if any(True for _ in module.parameters())]
+        resting = {part for name in self.still for part in self.get_submodule(name).modules()}
+        self.__dict__["learns"] = [(module, module not in resting) for module in self.modules()]
 
-    def modes(self, still: Iterable[str]) -> dict[nn.Module, bool]:
-        """For every module, whether it learns in training mode; those called `still`, and all within, do not."""
-        resting = {part for name in still for part in self.get_submodule(name).modules()}
-        return {module: module not in resting for module in self.modules()}
+    def to_learn(self) -> None:
+        """Put every module into the mode that it learns in, whatever was done to it outside."""
+        for module, training in self.__dict__["learns"]:
+            module.training = training
 
     def check_couple(self, couple: Couple) -> None:
         """Raise if a scoring couples a neck that the network does not have."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 from annotated_types import Ge, Gt
 
 from evenhand import errors
@@ -173,6 +174,11 @@ def check(owner: str, **values: Any) -> None:
     """Raise for the first value that its declaration does not allow."""
     for name, value in values.items():
         (RUN | CONDITIONS)[name].check(value, owner)
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def default_views(augment: object) -> str:

@@ -132,6 +132,11 @@ class Snapshots:
             with self.lock:
                 snapshot.users -= 1
 
+    def drop(self) -> None:
+        """Let go of all copies, and of what they hold of the memory."""
+        with self.lock:
+            self.last, self.pool = None, []
+
     def _current(self, learner: "Learner") -> Snapshot:
         if self.stepping and self.last is not None:
             return self.last

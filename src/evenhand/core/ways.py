@@ -71,7 +71,7 @@ class Ways:
             if not snapshot.labels:
                 raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
             shared: dict[Any, Any] = {}
-            asked = [_asked(learner, self.methods[name], snapshot, shared) for name in names]
+            asked = [view_of(learner, self.methods[name], snapshot, shared) for name in names]
             parts = admission.samples(asked[0], x)[0].to(learner.device).split(EVALUATION_BATCH)
             scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
             labels = list(snapshot.labels)
@@ -80,7 +80,7 @@ class Ways:
         return [scores[:, : scores.shape[1] - unseen] for scores in columns], labels
 
 
-def _asked(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":
+def view_of(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":
     """A learner with the state of the snapshot, for one test; tests of the same samples share what they compute."""
     view = copy.copy(learner)
     view.method, view.network, view.memory, view.kept = method, snapshot.network, snapshot.memory, snapshot.kept

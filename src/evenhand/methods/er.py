@@ -21,6 +21,7 @@ from torch import Tensor
 
 from evenhand.core.batch import Batch, Losses
 from evenhand.core.learner import Learner
+from evenhand.core.memory import Memory
 from evenhand.core.method import Method
 from evenhand.core.network import Network
 from evenhand.core.parts import part
@@ -61,7 +62,9 @@ class Descend:
 class Reservoir:
     """Keep every sample of the stream with equal probability (algorithm R).
 
-    The memory is filled first; then sample number n, counting from 1, replaces slot j = randint(0, n) if j < |M|.
+    The memory is filled first; then sample number n, counting from 1, replaces slot j = randint(0, n) if j < |M|. After
+    samples were erased, new ones first take the places of those erased and of those of their kind that had not been
+    kept, each equally likely (Gemulla et al., VLDB 2006), so that the probabilities stay equal.
     """
 
     def __call__(self, learner: Learner, batch: Batch) -> None:
@@ -69,11 +72,25 @@ class Reservoir:
         draws = torch.rand(len(batch), generator=learner.generators["storage"], dtype=torch.float64)
         kept: dict[int, int] = {}  # slot -> sample; a later sample of the batch may replace an earlier one
         for i, u in enumerate(draws.tolist()):
-            memory.offered += 1
-            slot = memory.offered - 1 if memory.offered <= memory.size else int(u * memory.offered)
+            slot = replacing(memory, u) if memory.holes + memory.missed else reservoir(memory, u)
             if slot < memory.size:
                 kept[slot] = i
         memory.write(torch.tensor(list(kept)), batch[list(kept.values())])
+
+
+def reservoir(memory: Memory, u: float) -> int:
+    """The slot of the next sample of the stream; none if it is |M| or more."""
+    memory.offered += 1
+    return memory.offered - 1 if memory.offered <= memory.size else int(u * memory.offered)
+
+
+def replacing(memory: Memory, u: float) -> int:
+    """The slot of the next sample after some were erased: a hole, as often as an erased sample left one."""
+    if u * (memory.holes + memory.missed) >= memory.holes:
+        memory.missed -= 1
+        return memory.size
+    memory.holes -= 1
+    return min(memory.offered, memory.size) - memory.holes - 1
 
 
 @part("evenhand.methods.er.Argmax")

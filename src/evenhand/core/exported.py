@@ -1,0 +1,53 @@
+"""A learner's network as a plain module, for torch.export, ONNX, or a service that does not learn."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from evenhand import errors
+from evenhand.core import parts
+from evenhand.core.cloning import cloned
+from evenhand.core.network import Network
+from evenhand.core.scoring import Scoring
+from evenhand.core.ways import view_of
+from evenhand.core.wrapping import picked
+
+if TYPE_CHECKING:
+    from evenhand.core.learner import Learner
+
+LINEAR = ("evenhand.methods.er.Argmax", "evenhand.methods.er_wa.Aligned", "evenhand.methods.er_wa.AlignedTeacher")
+
+
+class Classifier(nn.Module):
+    """Maps samples, as the learner observed them, to logits (n, labels)."""
+
+    def __init__(self, network: Network, scoring: Scoring, labels: list[Any], bytes: bool) -> None:
+        super().__init__()
+        self.trunk, self.neck, self.head = network.trunk, network.neck, network.head
+        self.labels, self._output, self._bytes = labels, network.output, bytes
+        self._scoring = scoring
+
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        """The logits of samples (n, ...)."""
+        if self._bytes:
+            inputs = tuple(x.float() / 255 for x in inputs)
+        h = picked(self.trunk(*inputs, **named), self._output)
+        couple, form = self._scoring.couple, self._scoring.test
+        if self.neck is not None:
+            h = torch.relu(self.neck(h, "dot" if couple == "head" else form))
+        return self.head(h, "dot" if couple == "neck" else form)[:, : len(self.labels)]
+
+
+def exported(learner: "Learner", test: str) -> Classifier:
+    """The module that answers as the learner does now, by the method's own test or one of `tests`."""
+    if test not in learner.ways.methods:
+        raise errors.unknown("test of this learner", test, [way for way in learner.ways.methods if way])
+    method = learner.ways.methods[test]
+    if parts.IDS.get(type(method.prediction)) not in LINEAR or not getattr(method.prediction, "persist", True):
+        raise errors.InputError(f"{type(method.prediction).__name__} is no layer of a network, so it has no module.")
+    with learner.snapshots.asked(learner) as snapshot:
+        if snapshot.kind is None:
+            raise errors.InputError("The learner has seen no samples yet, so there is nothing to export.")
+        network = cloned(method.weights(view_of(learner, method, snapshot, {}))).eval().requires_grad_(False)
+        return Classifier(network, method.scoring, list(snapshot.labels), snapshot.kind.dtype == "uint8").eval()

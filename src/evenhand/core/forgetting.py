@@ -1,0 +1,49 @@
+"""Remembering without learning, and forgetting for good."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from evenhand import errors
+from evenhand.core import admission
+from evenhand.core.draws import as_global
+from evenhand.core.labels import Label
+
+if TYPE_CHECKING:
+    from evenhand.core.learner import Learner
+
+
+def remember(learner: "Learner", x: Any, y: Any) -> None:
+    """Offer samples to the memory, with whatever the method stores beside them."""
+    with learner.snapshots.turn:
+        pairs = admission.checked(learner, (x, y), None)
+        with learner.snapshots.step(learner), as_global(learner.generators["network"]), torch.no_grad():
+            batch, _ = admission.batches(learner, pairs)
+            with learner.scratch_copy():
+                columns = learner.method.objective(learner, batch, None).keep
+            learner.method.storage(learner, batch.with_(columns))
+
+
+def forget(learner: "Learner", label: Label, where: Callable[[Any], Tensor] | None) -> int:
+    """Erase the samples of a label, or those for which `where` is true, from the memory and from all copies of it."""
+    if (label is ...) == (where is None):
+        raise errors.InputError("Say what to forget: a label, or a function 'where', not both.")
+    with learner.snapshots.step(learner):
+        slots = learner.memory.slots(label)
+        if where is not None and len(slots):
+            slots = slots[_chosen(where(learner.memory.samples()[0]), len(slots))]
+        learner.memory.erase(slots)
+        learner.changed()
+    learner.snapshots.drop()
+    return len(slots)
+
+
+def _chosen(answers: Any, count: int) -> Tensor:
+    """What a function of the user's has said of `count` samples, as booleans."""
+    mask = torch.as_tensor(answers)
+    if mask.dtype != torch.bool or mask.shape != (count,):
+        must = f"return a boolean for each of the {count} samples"
+        raise errors.wrong("'where'", must, f"{mask.dtype} {tuple(mask.shape)}")
+    return mask
