@@ -95,6 +95,22 @@ def test_an_interrupt_after_the_weights_have_moved(optimizer, place, monkeypatch
     assert same(learner, calm)
 
 
+def test_nothing_that_a_failed_step_computed_is_used_later(monkeypatch, same):
+    """GSS computes gradients with a copy of the network, after its weights have moved."""
+    (_, learner), (_, calm) = made("gss"), made("gss")
+    feed(learner, 0, 30), feed(calm, 0, 30)
+    with monkeypatch.context() as patched:
+        patched.setattr(Memory, "write", lambda *arguments: 1 / 0)
+        for start in range(30, 60, 6):
+            try:
+                learner.observe(X[start : start + 6], Y[start : start + 6])
+            except ZeroDivisionError:
+                break
+    feed(learner, start, 60), feed(calm, 30, 60)
+    assert start < 60 - 6
+    assert same(learner, calm)
+
+
 def test_the_very_first_step_may_fail():
     model, learner = made("uer")
     before = state(learner)

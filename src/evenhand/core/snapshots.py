@@ -80,6 +80,7 @@ class Snapshot:
         learner.prequential.right, learner.prequential.asked = self.prequential
         for name, generator in learner.generators.items():
             generator.set_state(self.generators[name])
+        learner._cache.clear()
 
 
 class Snapshots:
