@@ -6,7 +6,7 @@ import pytest
 
 LAZY = """
 import sys
-import evenhand, evenhand.adapters
+import evenhand, evenhand.adapters, evenhand.losses
 from evenhand import Learner
 from evenhand.backbones import MLP
 Learner(MLP((2,)), "uer")

@@ -126,9 +126,7 @@ def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
     (tmp_path / "mine_unfinished.py").write_text("def method(:\n")
     with pytest.raises(InputError, match=r"cannot be used: SyntaxError: .* \(mine_unfinished\.py, line 1\)\.$"):
         resolve("mine_unfinished:method")
-    with pytest.raises(
-        InputError, match=r"cannot be used: ModuleNotFoundError: No module named 'mine_nowhere'\."
-    ):
+    with pytest.raises(InputError, match=r"cannot be used: ModuleNotFoundError: No module named 'mine_nowhere'\."):
         resolve("mine_nowhere:f")
 
 
