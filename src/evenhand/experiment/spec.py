@@ -100,9 +100,9 @@ class Spec(Settings, BaseModel):
         return self.model_dump(include=set(LEARNER))
 
     @property
-    def source(self) -> tuple[str, int | None, bool]:
+    def source(self) -> tuple[str, int | None, bool, str]:
         """What its images are loaded by."""
-        return self.data, self.size, self.skip_bad
+        return self.data, self.size, self.skip_bad, self.columns
 
     @property
     def key(self) -> str:
