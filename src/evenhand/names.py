@@ -44,7 +44,7 @@ def parse(text: str) -> list[Term]:
 
 def terms(kind: str, text: str, known: Collection[str]) -> list[Term]:
     """Parse a name whose terms are all `known`; `kind` says in errors what they name."""
-    parsed = [(text, {})] if text in known else parse(text)
+    parsed = [(text, {})] if errors.text("A name", text) in known else parse(text)
     for name, _ in parsed:
         if name not in known:
             raise errors.unknown(kind, name, known)
