@@ -155,6 +155,16 @@ def test_a_wrong_parameter_is_a_value_error(clouds, options, sentence):
     assert sentence in str(caught.value)
 
 
+def test_what_could_not_be_fitted_is_not_fitted(clouds):
+    x, y = clouds
+    model = EvenhandClassifier(batch=0, device="cpu")
+    for wrong in (lambda: model.fit(x, y), lambda: model.partial_fit(x, np.linspace(0, 1, 120))):
+        with pytest.raises(ValueError, match="The 'batch' of a classifier|Unknown label type"):
+            wrong()
+        with pytest.raises(NotFittedError):
+            model.predict_proba(x)
+
+
 def test_labels_of_two_kinds_are_a_value_error(clouds):
     x, y = clouds
     model = EvenhandClassifier(device="cpu").partial_fit(x, y)

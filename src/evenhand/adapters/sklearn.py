@@ -11,6 +11,7 @@ from torch import nn
 from evenhand import errors
 from evenhand.adapters.wrapped import Array, Shape, new_learner, observe, probabilities
 from evenhand.core import draws
+from evenhand.core.learner import Learner
 from evenhand.core.settings import Settings
 
 try:
@@ -90,45 +91,42 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Begin anew and learn all samples, each once, in random order."""
         x, labels = self._checked(X, y, reset=True)
-        self._begin(x)
-        order = torch.randperm(len(x), generator=draws.generator(self.learner_.seed, "order")).numpy()
-        return self._learn(x[order], labels[order])
+        learner = self._new_learner(x)
+        order = torch.randperm(len(x), generator=draws.generator(learner.seed, "order")).numpy()
+        return self._learn(learner, x[order], labels[order], unique_labels(labels))
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn further samples in their order, batch by batch; `classes` may name labels that are still to come."""
         first = not hasattr(self, "learner_")
         x, labels = self._checked(X, y, reset=first)
-        if first:
-            self._begin(x)
-        return self._learn(x, labels, *([] if classes is None else [classes]))
+        known = [labels, *([] if first else [self.classes_]), *([] if classes is None else [classes])]
+        return self._learn(self._new_learner(x) if first else self.learner_, x, labels, unique_labels(*known))
 
     def predict(self, X: Any) -> Array:
         """The most likely label of each sample."""
-        check_is_fitted(self)
+        check_is_fitted(self, "learner_")
         return np.array(self.learner_.predict(self._checked(X)), dtype=self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each label, in the order of `classes_`; 0 for those that are still to come."""
-        check_is_fitted(self)
+        check_is_fitted(self, "learner_")
         seen = probabilities(self.learner_, self._checked(X))
         table = np.zeros((len(seen), len(self.classes_)))
         table[:, np.searchsorted(self.classes_, np.array(self.learner_.labels, self.classes_.dtype))] = seen
         return table
 
-    def _begin(self, x: Array) -> None:
+    def _new_learner(self, x: Array) -> Learner:
+        errors.whole("The 'batch' of a classifier", self.batch, 1)
         given = self.random_state
         seed = int(given) if isinstance(given, Integral) else check_random_state(given).randint(2**31)
         settings = {name: getattr(self, name) for name in ("method", "memory", "replay", "iterations", "lr", "device")}
-        self.learner_ = new_learner(self.network, x.shape[1:], seed=seed, **settings)
-        self.classes_ = np.array([])
+        return new_learner(self.network, x.shape[1:], seed=seed, **settings)
 
-    def _learn(self, x: Array, y: Array, *further: Any) -> Self:
-        errors.whole("The 'batch' of a classifier", self.batch, 1)
-        known = [self.classes_] if len(self.classes_) else []
-        self.classes_ = unique_labels(*known, y, *further)
+    def _learn(self, learner: Learner, x: Array, y: Array, classes: Array) -> Self:
+        self.learner_, self.classes_ = learner, classes
         for start in range(0, len(x), self.batch):
             here = slice(start, start + self.batch)
-            observe(self.learner_, x[here], y[here].tolist())
+            observe(learner, x[here], y[here].tolist())
         return self
 
     def _checked(self, X: Any, *y: Any, reset: bool = False) -> Any:
