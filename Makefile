@@ -12,7 +12,7 @@ demo: $(READY)  ## FINE-TUNE, ER and UER on the embedded images; writes demo.htm
 test: $(READY)  ## everything but the slow proofs
 	$(BIN)/pytest -n 2
 
-test-slow: $(EXTRAS)  ## the slow proofs alone: kills, fuzzing, browser, wheel, cluster, trackers
+test-slow: $(EXTRAS)  ## the slow proofs alone: kills, fuzzing, browser, wheel, cluster, trackers, adapters
 	$(BIN)/pytest -n 2 -m slow
 
 test-all: test test-slow

@@ -48,6 +48,8 @@ for asker in askers:
     asker.join()
 
 asked = [right for each in answers for right in each]
-print(f"{learner.steps} steps beside {len(asked)} predictions, of which {100 * sum(asked) / len(asked):.0f} % were right")
+print(
+    f"{learner.steps} steps beside {len(asked)} predictions, of which {100 * sum(asked) / len(asked):.0f} % were right"
+)
 x, y = samples(0, 8, 1000, stream)
 print(f"at the end {sum(a == b for a, b in zip(learner.predict(x), y, strict=True)) / 10:.1f} %")

@@ -43,7 +43,9 @@ for stage in range(3):
         learner.observe(*texts([2 * stage, 2 * stage + 1], 10), predict=True)  # test, then train
     x, y = texts(list(range(2 * stage + 2)), 500)
     correct = sum(guess == truth for guess, truth in zip(learner.predict(x), y, strict=True))
-    print(f"{len(learner.labels)} topics: {correct / 5:.1f} % of new texts; {100 * learner.accuracy:.1f} % while learning")
+    print(
+        f"{len(learner.labels)} topics: {correct / 5:.1f} % of new texts; {100 * learner.accuracy:.1f} % while learning"
+    )
 
 [best] = learner.top({name: column[:1] for name, column in x.items()}, 3)
 print(f"a text about {y[0]}:", ", ".join(f"{label} {score:.1f}" for label, score in best))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from evenhand import resolve
 from evenhand.core.registry import canonical, recipes
 from evenhand.errors import InputError
-from evenhand.names import parse
+from evenhand.names import parse, term
 
 NAMES = sorted(recipes())
 VALUES = st.one_of(
@@ -64,6 +64,16 @@ NO_NAMES = ["", " ", "+", "er+", "er-uer", "er.uer", "er()()", "1", "'er'", "er\
 def test_a_text_that_is_no_name(text):
     with pytest.raises(InputError, match=r"A name must look like er, uer\(alpha=0\.3\) or mir\+uer\. Got "):
         resolve(text)
+
+
+@pytest.mark.parametrize("value", [False, 3, ["er"]])
+def test_what_is_no_text_is_no_name(value):
+    with pytest.raises(InputError, match="A name must be a string. Got .* instead."):
+        term("order", value, {"iid": None})
+
+
+def test_strings_may_hold_a_colon():
+    assert parse("mine:f(path='a:b')+er") == [("mine:f", {"path": "a:b"}), ("er", {})]
 
 
 def test_a_long_name_is_read_and_one_that_is_too_long_says_so():

@@ -107,6 +107,15 @@ def test_python_blocks_print_what_the_readme_shows(code, shown, capsys):
     assert ours == pytest.approx(theirs, abs=3)  # another processor sums in another order
 
 
+@pytest.mark.slow
+def test_python_blocks_about_adapters_run(capsys):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("river")
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/adapters.md").read_text(), re.DOTALL):
+        exec(compile(block, "adapters.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == ["True", "True", "torch.Size([8])"]
+
+
 def test_every_python_block_is_run():
     assert len(BLOCKS) == README.count("```python") == 2
 

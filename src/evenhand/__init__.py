@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenhand.core.learner import Learner
     from evenhand.core.memory import Memory
     from evenhand.core.method import Method
-    from evenhand.core.network import Network
+    from evenhand.core.network import DualLinear, Network
     from evenhand.core.parts import part
     from evenhand.core.registry import register, resolve
     from evenhand.core.scoring import Mix, Scoring
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Batch": "core.batch",
     "Dataset": "datasets",
+    "DualLinear": "core.network",
     "EvenhandError": "errors",
     "Learner": "core.learner",
     "Losses": "core.batch",
@@ -45,6 +46,7 @@ _HOMES = {
 __all__ = [
     "Batch",
     "Dataset",
+    "DualLinear",
     "EvenhandError",
     "Learner",
     "Losses",

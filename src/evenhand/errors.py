@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +58,19 @@ def shown(value: object) -> str:
     """The repr of a value, shortened to fit a sentence."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def fault(error: BaseException) -> str:
+    """Type and text of an error in a user's code, in one line, with the file and line of that code."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = (text if len(text) <= 200 else text[:197] + "...").rstrip(".:")
+    places = [
+        f" ({frame.f_code.co_filename}, line {line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if (module := frame.f_globals.get("__name__", "")).startswith("evenhand.methods")
+        or module.partition(".")[0] not in ("evenhand", "importlib", "torch")
+    ]
+    return text + (places[-1] if places else "")
 
 
 def number(what: str, value: object, low: float = -math.inf, high: float = math.inf) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from evenhand import errors
 
+OWN = re.compile(r"""("[^"]*"|'[^']*')|([^\W\d][\w.]*:[^\W\d]\w*)""")  # a string, or module:function
 COMMA = re.compile(r",(?![^(]*\))")
 MAX_LENGTH = 10_000  # characters; leaves room for an order of 1000 classes
 MAX_NUMBER = 1e300
@@ -21,20 +22,29 @@ Term = tuple[str, dict[str, Any]]
 def parse(text: str) -> list[Term]:
     """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals.
 
-    >>> parse("mir(candidates=100)+uer")
-    [('mir', {'candidates': 100}), ('uer', {})]
+    >>> parse("mir(candidates=100)+mymodule:mine")
+    [('mir', {'candidates': 100}), ('mymodule:mine', {})]
     """
     if len(text) > MAX_LENGTH:
         raise errors.wrong("A name", f"have at most {MAX_LENGTH} characters", len(text))
+    own: dict[str, str] = {}  # module:function, which is no name in Python, by one that stands for it
+
+    def stand_in(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        own[name := f"_own_{len(own)}"] = found[2]
+        return name
+
     try:
-        return _terms(ast.parse(text.strip(), mode="eval").body)
+        parsed = _terms(ast.parse(OWN.sub(stand_in, text.strip()), mode="eval").body)
+        return [(own.get(name, name), arguments) for name, arguments in parsed]
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise errors.wrong("A name", "look like er, uer(alpha=0.3) or mir+uer", text) from None
 
 
 def terms(kind: str, text: str, known: Collection[str]) -> list[Term]:
     """Parse a name whose terms are all `known`; `kind` says in errors what they name."""
-    parsed = [(text, {})] if text in known else parse(text)
+    parsed = [(text, {})] if errors.text("A name", text) in known else parse(text)
     for name, _ in parsed:
         if name not in known:
             raise errors.unknown(kind, name, known)

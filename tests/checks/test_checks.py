@@ -250,7 +250,7 @@ def test_an_exemption_needs_a_reason_and_shows_it():
 
 def test_find():
     assert checks.find("evenhand.methods.uer:uer").method == registry.resolve("uer")
-    with pytest.raises(errors.InputError, match="'evenhand.methods.uer:eur' cannot be checked"):
+    with pytest.raises(errors.InputError, match="'evenhand.methods.uer:eur' cannot be used"):
         checks.find("evenhand.methods.uer:eur")
-    with pytest.raises(errors.InputError, match="must return a Method. Got 'dict' instead"):
-        checks.find("builtins:dict")
+    with pytest.raises(errors.InputError, match="must return a Method. Got 'Scoring' instead"):
+        checks.find("evenhand.methods.uer:unbiased(alpha=1)")

@@ -147,8 +147,8 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
         (["methods", "zzz*"], "No method matches 'zzz*'"),
         (["report", "nowhere"], "There is no folder nowhere"),
         (["check", "no"], "There is no method called 'no'"),
-        (["check", "nowhere:er"], "'nowhere:er' cannot be checked"),
-        (["check", "bad:er"], "'bad:er' cannot be checked: NameError: name 'undefined' is not defined."),
+        (["check", "nowhere:er"], "'nowhere:er' cannot be used"),
+        (["check", "bad:er"], "'bad:er' cannot be used: NameError: name 'undefined' is not defined (/"),
         (["run", "er", "--gpus", "1"], "--address, --gpus and --shared need --engine ray."),
         (
             ["run", "er", "--engine", "inline", "--workers", "5"],

@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -179,3 +181,20 @@ def test_facts_are_a_copy(train):
     assert "new" not in before["labels"]
     stages = [facts["kept"]["values"].get("ss_il.stages", []) for facts in (before, learner.facts())]
     assert len(stages[0]) < len(stages[1])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda learner: pickle.loads(pickle.dumps(learner))])
+def test_a_copy_of_a_learner_goes_its_own_way(copied, train, images, same):
+    original, twin = (
+        train("uer+ema", optimizer="sgd(momentum=0.9)", lr=0.01),
+        train("uer+ema", optimizer="sgd(momentum=0.9)", lr=0.01),
+    )
+    original.predict(images(1)[0][0])
+    other = copied(original)
+    assert same(other, original)
+    for x, y in images(3, seed=7):
+        other.observe(x, y)
+        twin.observe(x, y)
+    assert same(other, twin)
+    assert other.memory.label_counts() == twin.memory.label_counts()
+    assert not same(other, original)

@@ -42,6 +42,11 @@ def test_files_can_be_read_after_the_archive_was_closed(tmp_path):
         assert [archives.read(content) for _, content in entries] == [b"", FILES["b/c.bin"]]
 
 
+def test_what_macos_adds_is_left_out(tmp_path):
+    path = zipped(tmp_path / "x.zip", {**below("top", FILES), **below("__MACOSX/top", FILES)})
+    assert content(path) == FILES
+
+
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "top/../../evil"])
 @pytest.mark.parametrize("make", [tar, zipped])
 def test_paths_that_leave_the_folder(tmp_path, make, name):

@@ -8,6 +8,8 @@ import pytest
 from datasets.makers import arrow, encode, flat, hf, left, noise, parquet, write
 from evenhand import datasets
 from evenhand.errors import InputError
+from evenhand.experiment.run import build
+from evenhand.experiment.spec import Spec
 
 ROWS = [(flat(10 * number), number % 2) for number in range(10)]
 
@@ -99,6 +101,79 @@ def test_size_and_skip_bad(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["dog", "cat", "dog", "ant", "cat", "ant"], ("ant", "cat", "dog")),
+        ([7, 3, 7, -1, 3, -1], ("-1", "3", "7")),
+        ([True, False, True, False, True, False], ("False", "True")),
+        (pyarrow.array([1 << 63, 0, 1 << 63, 1, 0, 1], pyarrow.uint64()), ("0", "1", str(1 << 63))),
+    ],
+)
+def test_labels_keep_their_names(tmp_path, labels, classes):
+    rows = table(labels, [flat(10 * number) for number in range(6)])
+    (tmp_path / "x.parquet").write_bytes(parquet(rows))
+    dataset = load(tmp_path / "x.parquet")
+    assert dataset.classes == classes
+    shown = {
+        grey // 10: name for grey, name in zip(greys(dataset.train_x), dataset.names(dataset.train_y), strict=True)
+    }
+    given = [str(label) for label in rows.column("label").to_pylist()]
+    assert shown == {row: given[row] for row in shown}
+
+
+def test_the_names_of_both_splits_are_numbered_together(tmp_path):
+    files = {"train.parquet": ["b", "c", "a"], "test.parquet": ["c", "a", "b", "c"]}
+    path = write(tmp_path / "mine", {name: parquet(table(labels)) for name, labels in files.items()})
+    dataset = load(path)
+    assert dataset.names(dataset.train_y) == ["b", "c", "a"]
+    assert dataset.names(dataset.test_y) == ["c", "a", "b", "c"]
+
+
+def test_columns_that_are_named(tmp_path):
+    contents = [content for content, _ in ROWS]
+    rows = table([0, 1] * 5, [flat(200)] * 10, photo=contents, animal=["cat", "dog"] * 5)
+    (tmp_path / "x.parquet").write_bytes(parquet(rows))
+    assert load(tmp_path / "x.parquet").classes == ("0", "1")
+    dataset = load(tmp_path / "x.parquet", columns="photo, animal")  # not the arrays that were prepared before
+    assert dataset.classes == ("cat", "dog")
+    assert greys(dataset.test_x) == [0, 10]
+    options = {"data": f"hf:{tmp_path / 'x.parquet'}", "columns": "photo,animal", "stages": 2, "batch": 3}
+    stream, _ = build(Spec.make(method="er", backbone="mlp", keep_partial=True, **options))
+    assert stream.dataset.classes == ("cat", "dog")
+    assert [len(step.y) for step in stream.steps()] == [3, 1, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ("photo", r"The --columns must name those of images and labels, e\.g\. photo,animal\. Got 'photo' instead\."),
+        ("image,", r"The --columns must name those of images and labels"),
+        ("image,labell", r"There is no column of .*x\.arrow called 'labell'\. Did you mean label\?"),
+    ],
+)
+def test_columns_that_cannot_be_used(tmp_path, columns, sentence):
+    (tmp_path / "x.arrow").write_bytes(arrow(table([0, 1] * 2)))
+    with pytest.raises(InputError, match=sentence):
+        load(tmp_path / "x.arrow", columns=columns)
+
+
+def test_columns_are_only_for_tables(tmp_path):
+    with pytest.raises(
+        InputError, match=r"--columns applies only to data of Hugging Face \(hf:\), not to fashion-cut\."
+    ):
+        datasets.load("fashion-cut", columns="a,b")
+
+
+def test_splits_of_two_sizes_say_what_to_do(tmp_path):
+    files = {"train.parquet": [flat(1), flat(2)] * 2, "test.parquet": [flat(1, side=9), flat(2, side=9)]}
+    tables = {name: parquet(table([0, 1] * (len(x) // 2), x)) for name, x in files.items()}
+    path = write(tmp_path / "mine", tables)
+    with pytest.raises(InputError, match=r"3 x 8 x 8\. Got '3 x 9 x 9' instead\. Use --size to resize all images\.$"):
+        load(path)
+    assert load(path, size=4).shape == (3, 4, 4)
+
+
 def table(labels, images=None, **more):
     images = [flat(1)] * len(labels) if images is None else images
     return pyarrow.table({"image": images, "label": labels, **more})
@@ -114,20 +189,23 @@ def facts(features):
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        (pyarrow.table({"text": ["a"], "label": [1]}), r"has no column of type Image\. It has text, label\."),
-        (pyarrow.table({"image": [b"a"], "y": [1]}), r"has no column of type ClassLabel\. It has image, y\."),
+        (
+            pyarrow.table({"text": ["a"], "label": [1]}),
+            r"has no column of type Image\. It has text, label\. Name those of",
+        ),
+        (pyarrow.table({"image": [b"a"], "y": [1]}), r"has no column of type ClassLabel\. It has image, y\. Name"),
         (table([0, 1], [flat(1), None]), r"must contain the bytes of its images\. Row 1 does not"),
         (
             table([0, 1], [{"bytes": None, "path": "a.png"}] * 2),
             r"the bytes of its images\. Row 0 does not",
         ),
-        (table([0, -1]), r"The labels of .* must be whole numbers of at least 0"),
-        (table([0, None]), r"The labels of .* must be whole numbers of at least 0"),
-        (table(["a", "b"]), r"The labels of .* must be whole numbers of at least 0"),
-        (table([0.0, 1.0]), r"The labels of .* must be whole numbers of at least 0"),
-        (table([True, False]), r"The labels of .* must be whole numbers of at least 0"),
-        (table(pyarrow.array([0, 1 << 63], pyarrow.uint64())), r"The labels of .* must be whole numbers of at least 0"),
-        (table([0, 0, 1 << 30, 1]), r"must number its classes from 0\. Got 1073741824 instead"),
+        (hf([(flat(1), 0), (flat(1), -1)] * 2), r"The labels of .* must be whole numbers of at least 0"),
+        (hf([(flat(1), 0), (flat(1), 1 << 40)] * 2), r"The labels of .* must be whole numbers of at least 0"),
+        (table([0, None]), r"The labels of .* must all be whole numbers, or all be strings"),
+        (table(["a", None]), r"The labels of .* must all be whole numbers, or all be strings"),
+        (table([0.0, 1.0]), r"The labels of .* must all be whole numbers, or all be strings"),
+        (table(["a", "a", "b"]), r"The class 'b' in .* must have at least two images, one for testing\. It has 1"),
+        (hf([(flat(1), 0), (flat(1), 0), (flat(1), 1)]), r"The class 'dog' in .* must have at least two images"),
         (table([0, 0, 0]), r"must have at least two classes\. It has 1"),
         (table(pyarrow.array([], pyarrow.int64()), pyarrow.array([], pyarrow.binary())), r"It has no rows"),
         (hf([(flat(1), 0), (flat(1), 2)] * 2), r"The training labels of .* must be numbers below 2\. Got 2 instead"),

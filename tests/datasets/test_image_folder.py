@@ -97,6 +97,24 @@ def test_a_corrupt_image(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "mine"]
 
 
+def test_images_of_several_sizes_are_told_what_to_do(tmp_path):
+    files = {f"{name}/{number}.png": flat(number, side=8 + (name == "b")) for name in "ab" for number in range(3)}
+    path = write(tmp_path / "mine", files)
+    with pytest.raises(InputError) as caught:
+        datasets.load(f"folder:{path}")
+    sizes = "It has 9 x 9 pixels, but the first image has 8 x 8. Use --size to resize all images."
+    assert str(caught.value) == f"{path}/b/1.png and 1 more cannot be used: {sizes}"
+    assert datasets.load(f"folder:{path}", size=4).classes == ("a", "b")
+
+
+def test_what_macos_adds_is_no_class(tmp_path):
+    files = {f"{name}/{number}.png": flat(number) for name in "ab" for number in range(2)}
+    files |= {"__MACOSX/a/._0.png": b"junk", "__MACOSX/a/0.png": flat(9), "a/__MACOSX/0.png": flat(9)}
+    dataset = datasets.load(f"folder:{write(tmp_path / 'mine', files)}")
+    assert dataset.classes == ("a", "b")
+    assert greys(dataset.train_x) == [1, 1]
+
+
 def test_no_image_that_is_good(tmp_path):
     path = write(tmp_path / "mine", {f"{name}/{number}.png": b"" for name in "ab" for number in range(2)})
     with pytest.raises(InputError, match=r"a/1\.png and 1 more cannot be used: .* No image is left\."):

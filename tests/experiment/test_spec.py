@@ -28,6 +28,7 @@ CHANGES = [
     {"method": "er"}, {"method": "uer(alpha=0.3)"}, {"seed": 1}, {"memory": 100}, {"lr": 0.2}, {"stages": 2},
     {"batch": 5}, {"replay": 5}, {"iterations": 2}, {"backbone": "small_cnn"}, {"neck": True}, {"augment": "crop"},
     {"augment": "crop", "views": "concat"}, {"passes": "separate"}, {"order": "iid"},
+    {"columns": "photo,animal"}, {"keep_partial": True},
 ]  # fmt: skip
 
 

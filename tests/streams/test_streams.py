@@ -97,11 +97,27 @@ def test_the_second_batches_of_iid_plus_plus_are_a_shuffle_of_their_own():
         assert data.train_y[x].tolist() == y
 
 
-@given(st.sampled_from(["classes", "iid", "iid++"]), st.sampled_from([1, 2, 3]), st.integers(1, 7), st.integers(0, 60))
-def test_resuming_from_anywhere_gives_the_same_tail(order, stages, batch, start):
-    whole = trace(Stream.split(numbered(), stages, 0, order, batch))
-    again = Stream.split(numbered(), stages, 0, order, batch)
+@given(
+    st.sampled_from(["classes", "iid", "iid++"]),
+    st.sampled_from([1, 2, 3]),
+    st.integers(1, 7),
+    st.integers(0, 60),
+    st.booleans(),
+)
+def test_resuming_from_anywhere_gives_the_same_tail(order, stages, batch, start, keep):
+    whole = trace(Stream.split(numbered(), stages, 0, order, batch, keep_partial=keep))
+    again = Stream.split(numbered(), stages, 0, order, batch, keep_partial=keep)
     assert trace(again, start) == whole[start:]
+    assert len(whole) == len(again)
+
+
+def test_a_partial_batch_is_dropped_or_kept():
+    dropped, kept = (Stream.split(numbered(), 2, 0, batch=8, keep_partial=keep) for keep in (False, True))
+    assert [len(x) for _, x, _, _ in trace(dropped)] == [8, 8, 8, 8]
+    assert [len(x) for _, x, _, _ in trace(kept)] == [8, 8, 5, 8, 8, 5]
+    assert sorted(number for _, x, _, _ in trace(kept) for number in x) == list(range(42))
+    assert [step for step in trace(kept) if len(step[1]) == 8] == trace(dropped)
+    assert [len(x) for _, x, _, _ in trace(Stream.split(numbered(), 2, 0, batch=22, keep_partial=True))] == [21, 21]
 
 
 @pytest.mark.parametrize(

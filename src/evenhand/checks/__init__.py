@@ -3,7 +3,6 @@
 A method may be exempt from a check only by {"check": "reason"} where it is registered.
 """
 
-import importlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,6 @@ from evenhand import errors
 from evenhand.checks.fixtures import BrokenError, Subject
 from evenhand.checks.promises import CHECKS
 from evenhand.core import registry
-from evenhand.core.method import Method
 from evenhand.core.settings import Precision
 
 __all__ = ["CHECKS", "Outcome", "Subject", "examine", "find", "run"]
@@ -27,22 +25,13 @@ class Outcome:
 
 
 def find(name: str, precision: Precision = "fp32") -> Subject:
-    """The method with a registered name, or returned by the function module:attribute; checked in a precision."""
-    if ":" not in name:
-        terms = registry.terms(name)
-        exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
-        deciding = [recipe for recipe, _ in terms if recipe.cost != 1] or [terms[0][0]]
-        if len(deciding) > 1 or any(arguments for _, arguments in terms):
-            exempt.setdefault("cost as documented", "costs are documented for single methods with default parameters")
-        return Subject(name, registry.resolve(name), deciding[0].cost, deciding[0].tolerance, exempt, precision)
-    module, _, attribute = name.partition(":")
-    try:
-        method = getattr(importlib.import_module(module), attribute)()
-    except Exception as error:  # the user's module may raise anything
-        raise errors.InputError(f"'{name}' cannot be checked: {type(error).__name__}: {error}.") from None
-    if not isinstance(method, Method):
-        raise errors.wrong(f"'{name}'", "return a Method", type(method).__name__)
-    return Subject(name, method, precision=precision)
+    """The method of a name, checked in a precision."""
+    method, terms = registry.resolve(name), registry.terms(name)
+    exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
+    deciding = [recipe for recipe, _ in terms if recipe.cost != 1] or [terms[0][0]]
+    if len(deciding) > 1 or any(arguments for _, arguments in terms):
+        exempt.setdefault("cost as documented", "costs are documented for single methods with default parameters")
+    return Subject(name, method, deciding[0].cost, deciding[0].tolerance, exempt, precision)
 
 
 def run(subject: Subject) -> list[Outcome]:
@@ -57,7 +46,5 @@ def examine(subject: Subject, name: str) -> Outcome:
     try:
         CHECKS[name](subject)
     except Exception as error:
-        return Outcome(
-            name, "failed", f"{'' if isinstance(error, BrokenError) else type(error).__name__ + ': '}{error}"
-        )
+        return Outcome(name, "failed", str(error) if isinstance(error, BrokenError) else errors.fault(error))
     return Outcome(name, "passed")

@@ -10,7 +10,7 @@ def check(name: str, *, precision: Precision = "fp32", json: Json = False) -> in
     Parameters
     ----------
     name
-        A registered method, e.g. mir+uer, or module:attribute, a function that returns a method.
+        A registered method, e.g. mir+uer, or module:function, a function that returns a method.
     precision
         Arithmetic of the network's trunk: float32 or bfloat16.
     """
@@ -20,6 +20,9 @@ def check(name: str, *, precision: Precision = "fp32", json: Json = False) -> in
     if json:
         print_json({"schema": 1, "method": name, "checks": [vars(outcome) for outcome in outcomes]})
     else:
+        said: set[str] = set()
         for outcome in outcomes:
-            print(f"{outcome.state:7} {outcome.check}{outcome.detail and ': ' + outcome.detail}")
+            detail = "as above" if outcome.detail in said else outcome.detail
+            print(f"{outcome.state:7} {outcome.check}{detail and ': ' + detail}")
+            said |= {outcome.detail} - {""}
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0

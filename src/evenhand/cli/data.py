@@ -97,6 +97,7 @@ def contact_sheet(
     data_dir: DataDir = None,
     size: int | None = None,
     skip_bad: Flag = False,
+    columns: str = "",
 ) -> None:
     """Draw a contact sheet of a dataset: one row per class, with its name and first images.
 
@@ -112,11 +113,13 @@ def contact_sheet(
         Resize custom images to this side length.
     skip_bad
         Skip custom images that cannot be read, and list them.
+    columns
+        Columns of an hf: dataset that hold images and labels, e.g. photo,animal.
     """
     from evenhand.datasets.contact_sheet import write_contact_sheet
 
     use_data_dir(data_dir)
-    dataset = load_dataset(name, size, skip_bad)
+    dataset = load_dataset(name, size, skip_bad, columns)
     path = output or Path(f"{_stem(name)}.png")
     write_contact_sheet(dataset, path, images)
     print(f"{path}: {dataset!r}")

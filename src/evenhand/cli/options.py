@@ -71,7 +71,7 @@ class RunSettings:
         """Load the data once, so that later loads are quick."""
         use_data_dir(self.data_dir)
         given = self.fields()
-        load_dataset(given.get("data", RUN["data"].default), given.get("size"), given.get("skip_bad", False))
+        load_dataset(*(given.get(name, RUN[name].default) for name in ("data", "size", "skip_bad", "columns")))
 
 
 @Parameter(name="*", group=Group("Execution", sort_key=2))

@@ -194,7 +194,7 @@ def _run(item: "Item", folders: Sequence[Path], execution: Execution, anyway: bo
 
 def _with_data(specs: "Sequence[Spec]") -> "tuple[list[Spec], list[str]]":
     """The runs whose dataset loads, and the problems of the other datasets."""
-    problems: dict[tuple[str, int | None, bool], str] = {}
+    problems: dict[tuple[str, int | None, bool, str], str] = {}
     for source in dict.fromkeys(spec.source for spec in specs):
         try:
             load_dataset(*source)

@@ -25,12 +25,12 @@ def use_data_dir(path: Path | None) -> None:
         os.environ["EVENHAND_DATA"] = str(path.absolute())
 
 
-def load_dataset(name: str, size: int | None = None, skip_bad: bool = False) -> Any:
+def load_dataset(name: str, size: int | None = None, skip_bad: bool = False, columns: str = "") -> Any:
     """Load a dataset with a progress bar and print its notes; afterwards it loads from a cache."""
     from evenhand import datasets
 
     with load_progress(name) as progress:
-        dataset = datasets.load(name, size=size, skip_bad=skip_bad, progress=progress)
+        dataset = datasets.load(name, size, skip_bad, columns, progress=progress)
     for note in dataset.notes:
         print_line(Console(stderr=True), note)
     return dataset

@@ -39,7 +39,7 @@ def run(
     Parameters
     ----------
     methods
-        Methods with their parameters, e.g. er "uer(alpha=0.3)".
+        Methods with their parameters, e.g. er "uer(alpha=0.3)"; your own as module:function.
     seeds
         Run the seeds 0 to SEEDS - 1.
     seed

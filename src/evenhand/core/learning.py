@@ -71,6 +71,17 @@ class Learning:
     _cache: Cache
     _shared: dict[Any, Any]  # what the tests of one prediction share
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: generators as bytes, without locks and copies."""
+        states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
+        return {**vars(self), "generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.generators = {name: Generator() for name in state["generators"]}
+        for name, content in state["generators"].items():
+            self.generators[name].set_state(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+
     def features(self, *batches: Batch | None) -> list[Tensor]:
         """The features of each batch's inputs, in one joint pass or one pass each; (0, dim) where there is no batch."""
         if self.passes == "separate":

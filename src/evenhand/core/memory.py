@@ -54,6 +54,13 @@ class Memory:
         self._pasts: weakref.WeakSet[Past] = weakref.WeakSet()
         self._changing = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_pasts", "_changing")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._pasts, self._changing = weakref.WeakSet(), threading.Lock()
+
     def __len__(self) -> int:
         return self.filled
 

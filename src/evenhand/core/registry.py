@@ -1,17 +1,20 @@
 """Names for methods: `er`, `uer(alpha=0.3)`, `mir+uer+ema`. A name is also documentation, see `evenhand methods`."""
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Concatenate, ParamSpec
 
 from evenhand import errors, names
+from evenhand.core.imported import imported
 from evenhand.core.method import Method
 
 GROUP = "evenhand.methods"
+VARIABLE = "EVENHAND_METHODS"  # of the environment: module:function, comma-separated
 P = ParamSpec("P")
 
 
@@ -73,6 +76,7 @@ class Recipe:
 
 Term = tuple[Recipe, dict[str, Any]]
 _recipes: dict[str, Recipe] = {}
+_adopted: dict[str, Recipe] = {}  # by module:function
 
 
 def register(
@@ -113,6 +117,21 @@ def _load() -> None:
             entry.load()
         except Exception as error:
             warnings.warn(f"The methods of '{entry.name}' could not be loaded: {error}.", stacklevel=2)
+    for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        adopt(name)
+
+
+def adopt(text: str) -> None:
+    """Import the functions that a name calls module:function, so that the name can be used from now on.
+
+    Only for names that the user has written: reading a record that names one must not run code.
+    """
+    for name, _ in names.parse(text) if ":" in text else ():
+        if ":" in name:
+            build = imported(name)
+            plain = Recipe(name, build, 1, 0.05, 1, {"cost as documented": "it is not registered"}, (), "")
+            known = [recipe for recipe in _recipes.values() if recipe.build is inspect.unwrap(build)]
+            _adopted[name] = replace(known[0], name=name, build=build) if known else plain
 
 
 def recipes() -> dict[str, Recipe]:
@@ -124,9 +143,12 @@ def recipes() -> dict[str, Recipe]:
 def resolve(text: str) -> Method:
     """Build a method from its name, e.g. `mir(candidates=100)+uer(alpha=0.3)`; the order of the terms does not matter.
 
+    A function that is not registered is named as `module:function`.
+
     Each term sets the slots in which it differs from ER; if several set the same one, all except one must yield it.
     Ways to test are applied last.
     """
+    adopt(text)
     composed, ways = split(text)
     base = recipes()["er"].build()
     claims: dict[str, list[tuple[Recipe, Any]]] = {}
@@ -208,5 +230,8 @@ def spell(term: Term) -> str:
 
 def terms(text: str) -> list[Term]:
     """The recipes that a name is composed of, with their arguments."""
-    known = recipes()
+    known = recipes() | _adopted
+    for name, _ in names.parse(text) if ":" in text else ():
+        if ":" in name and name not in known:
+            raise errors.InputError(f"'{name}' is not imported to read a record. To allow it, set {VARIABLE}={name}.")
     return [(known[name], arguments) for name, arguments in names.terms("method", text, known)]

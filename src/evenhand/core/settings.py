@@ -37,6 +37,7 @@ class Settings:
     ] = "fashion-cut"
     size: Annotated[int | None, Ge(1), "Resize custom images to this side length."] = None
     skip_bad: Annotated[bool, "Skip custom images that cannot be read, and list them."] = False
+    columns: Annotated[str, "Columns of an hf: dataset that hold images and labels, e.g. photo,animal."] = ""
     order: Annotated[
         str,
         'Order of the stream: classes, iid, iid++, "blurry(disjoint=50, blur=10)", "smooth(width=0.25)" or '
@@ -57,6 +58,7 @@ class Settings:
     memory: Annotated[int, Ge(0), "Number of samples the memory can hold."] = 200
     seed: Annotated[int, Ge(0), "Seed of all random draws."] = 0
     batch: Annotated[int, Ge(1), "Samples per step from the stream."] = 10
+    keep_partial: Annotated[bool, "Also learn the last batch of a stage if it has fewer samples."] = False
     replay: Annotated[int, Ge(1), "Samples per step from the memory."] = 10
     iterations: Annotated[int, Ge(1), "How many times to learn each batch before storing it."] = 1
     lr: Annotated[float, Gt(0), "Learning rate of SGD."] = 0.1

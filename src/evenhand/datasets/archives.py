@@ -18,6 +18,7 @@ from evenhand import errors
 Content = Path | bytes  # a file's place in a folder, or its bytes out of an archive
 Member = tuple[str, int, Callable[[], bytes] | None]  # of an archive: its name, its size and, if it is a file, a reader
 
+JUNK = "__MACOSX"  # a folder that macOS adds to archives, with files of no use elsewhere
 MAX_BYTES = 1 << 31  # of all files in an archive; more is a mistake or an attack
 DAMAGE = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, struct.error),
@@ -74,7 +75,7 @@ def open_tree(path: Path) -> Iterator[Tree]:
 
 
 def walk(path: Path) -> Iterator[Path]:
-    """Yield all files below a folder in order, without hidden ones; fast enough for a hundred thousand.
+    """Yield all files below a folder in order, without hidden ones and junk; fast enough for a hundred thousand.
 
     A path that is not a folder is yielded itself.
     """
@@ -82,7 +83,7 @@ def walk(path: Path) -> Iterator[Path]:
         yield path
     seen = set()
     for place, folders, names in os.walk(path, followlinks=True):
-        folders[:] = sorted(name for name in folders if name[0] != ".")
+        folders[:] = sorted(name for name in folders if name[0] != "." and name != JUNK)
         facts = os.stat(place)  # noqa: PTH116 - faster than Path
         if (facts.st_dev, facts.st_ino) in seen:  # a link to a parent folder would never end
             folders.clear()
@@ -102,7 +103,7 @@ def _read_archive(path: Path) -> dict[str, bytes]:
         total += size
         if total > MAX_BYTES:
             raise errors.InputError(f"{path} is too large: its files have more than 2 GB.")
-        if content:
+        if content and not name.startswith(f"{JUNK}/"):
             contents[name] = content()
             if len(contents[name]) != size:
                 raise EOFError

@@ -29,7 +29,8 @@ class Dataset:
         if self.test_x.shape[1:] != self.train_x.shape[1:]:
             sizes = " x ".join(map(str, self.shape))
             got = " x ".join(map(str, self.test_x.shape[1:]))
-            raise errors.wrong(f"The test samples of {self.name}", f"be like its training samples, {sizes}", got)
+            then = "Use --size to resize all images." if self.name.startswith(("folder:", "hf:")) else ""
+            raise errors.wrong(f"The test samples of {self.name}", f"be like its training samples, {sizes}", got, then)
         for split, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if len(x) != len(y):
                 what = f"The number of {split} labels of {self.name}"
@@ -43,6 +44,10 @@ class Dataset:
                 raise errors.InputError(
                     f"Every class of {self.name} must have {split} samples. '{missing[0]}'{others} none."
                 )
+
+    def names(self, y: Tensor) -> list[str]:
+        """The names of classes (n,): labels for a learner that is to answer with names."""
+        return [self.classes[number] for number in y.tolist()]
 
     def __repr__(self) -> str:
         return f"Dataset({self.name}: {len(self.train_y)} + {len(self.test_y)} samples of {len(self.classes)} classes)"

@@ -20,6 +20,7 @@ EncodedImages = Sequence[tuple[str, archives.Content]]
 Progress = Callable[[str, int, int], None]
 """Called with a description of the work, the amount done and the total."""
 
+RESIZE = "Use --size to resize all images."
 MAX_PIXELS = 1 << 26  # of one image; more is a mistake or an attack
 
 
@@ -64,8 +65,8 @@ def decode(
         sentence = f"{images[min(bad)][0]}{others} cannot be used: {bad[min(bad)]}"
         if skip_bad is None:
             raise archives.DamagedError(sentence)
-        then = "No image is left." if skip_bad else "Fix or remove such images, or use --skip-bad."
-        raise errors.InputError(f"{sentence} {then}")
+        then = " No image is left." if skip_bad else " Fix or remove such images, or use --skip-bad."
+        raise errors.InputError(sentence if sentence.endswith(RESIZE) else sentence + then)
     kept = np.setdiff1d(np.arange(len(images)), sorted(bad))
     path.unlink()  # the mapped pixels stay readable
     np.save(path, pixels[kept])
@@ -98,7 +99,7 @@ def decode_image(content: bytes, size: int | None = None, shape: tuple[int, int]
     pixels = np.asarray(image)
     if shape is not None and pixels.shape[:2] != shape:
         sizes = f"{pixels.shape[1]} x {pixels.shape[0]} pixels, but the first image has {shape[1]} x {shape[0]}"
-        raise errors.InputError(f"It has {sizes}. Use --size to resize all images.")
+        raise errors.InputError(f"It has {sizes}. {RESIZE}")
     return pixels
 
 

@@ -1,6 +1,7 @@
 """Hugging Face datasets: saved on disk (`save_to_disk`, Arrow files) or as Parquet, read with pyarrow."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +26,52 @@ def find_tables(path: Path) -> list[Path]:
     return files
 
 
-def read_hugging_face(path: Path) -> RawData:
-    """Read the images and labels of both splits.
+def read_hugging_face(path: Path, columns: str = "") -> RawData:
+    """Read the images and labels of both splits, from two `columns` if these are named, e.g. "photo,animal".
 
     The name of a file or of its folder begins with the split: train, and test, validation, valid or val. Without a
     second split, every fifth sample of a class is held out for testing.
     """
+    named = [name.strip() for name in columns.split(",")] if columns else []
+    if columns and len(list(filter(None, named))) != 2:
+        raise errors.wrong("The --columns", "name those of images and labels, e.g. photo,animal", columns)
     splits: dict[str, list[Path]] = {}
     files = find_tables(path)
     for file in files:
         splits.setdefault(_split(file.relative_to(path.parent)), []).append(file)
     test = next((name for name in TEST_NAMES if name in splits), None)
-    images, labels, classes = _columns(path, splits.get("train") or files)
-    if test and "train" in splits:
-        test_images, test_labels, _ = _columns(path, splits[test])
-    else:
-        images, labels, test_images, test_labels = hold_out(images, labels)
-    if not classes:
-        if labels.max() >= len(labels):
-            raise errors.wrong(f"The labels of {path}", "number its classes from 0", int(labels.max()))
-        classes = tuple(str(label) for label in range(int(labels.max()) + 1))
-    if len(classes) < 2:
-        raise errors.InputError(f"{path} must have at least two classes. It has {len(classes)}.")
+    images, labels, classes = _columns(path, splits.get("train") or files, named)
+    both = test is not None and "train" in splits
+    test_images, test_labels, _ = _columns(path, splits[str(test)], named) if both else ([], [], ())
+    numbers, classes = _numbered(path, [*labels, *test_labels], classes)
+    y, test_y = numbers[: len(labels)], numbers[len(labels) :]
+    if not both:
+        if single := [number for number, count in Counter(y.tolist()).items() if count == 1 and number < len(classes)]:
+            what = f"The class '{classes[single[0]]}' in {path}"
+            raise errors.InputError(f"{what} must have at least two images, one for testing. It has 1.")
+        images, y, test_images, test_y = hold_out(images, y)
     train_x, test_x = (
         [(f"{split} image {row} of {path}", content) for row, content in enumerate(contents)]
         for split, contents in (("Training", images), ("Test", test_images))
     )
-    return RawData(train_x, labels, test_x, test_labels, classes)
+    return RawData(train_x, y, test_x, test_y, classes)
+
+
+def _numbered(path: Path, labels: list[Any], classes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
+    """Labels as numbers of the classes; unless the files declare these, they are the labels themselves, sorted."""
+    if classes:
+        if any(type(label) is not int or not 0 <= label < 1 << 31 for label in labels):
+            raise errors.InputError(f"The labels of {path} must be whole numbers of at least 0.")
+        numbers = np.array(labels, np.int64)
+    else:
+        if {type(label) for label in labels} not in ({int}, {str}, {bool}):
+            raise errors.InputError(f"The labels of {path} must all be whole numbers, or all be strings.")
+        found = sorted(set(labels))
+        number_of = {label: number for number, label in enumerate(found)}
+        numbers, classes = np.array([number_of[label] for label in labels], np.int64), tuple(map(str, found))
+    if len(classes) < 2:
+        raise errors.InputError(f"{path} must have at least two classes. It has {len(classes)}.")
+    return numbers, classes
 
 
 def _split(file: Path) -> str:
@@ -63,7 +83,7 @@ def _split(file: Path) -> str:
     return ""
 
 
-def _columns(path: Path, files: list[Path]) -> tuple[list[bytes], Array, tuple[str, ...]]:
+def _columns(path: Path, files: list[Path], named: list[str]) -> tuple[list[bytes], list[Any], tuple[str, ...]]:
     """Return the encoded images, their labels, and the names of the classes if the files declare them."""
     try:
         import pyarrow
@@ -84,7 +104,9 @@ def _columns(path: Path, files: list[Path]) -> tuple[list[bytes], Array, tuple[s
             table.validate(full=True)  # pyarrow would follow offsets outside the file
             facts = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
             features = facts.get("info", {}).get("features", {})
-            image, label = (_column(file, table.column_names, features, *kind) for kind in (IMAGES, LABELS))
+            image, label = named or (_column(file, table.column_names, features, *kind) for kind in (IMAGES, LABELS))
+            for name in {image, label} - {*table.column_names}:
+                raise errors.unknown(f"column of {file}", name, table.column_names)
             images += table.column(image).to_pylist()
             labels += table.column(label).to_pylist()
             classes = tuple(map(str, features.get(label, {}).get("names", ())))
@@ -97,9 +119,7 @@ def _columns(path: Path, files: list[Path]) -> tuple[list[bytes], Array, tuple[s
     contents: list[Any] = [image.get("bytes") if isinstance(image, dict) else image for image in images]
     if missing := [row for row, content in enumerate(contents) if not isinstance(content, bytes)]:
         raise errors.InputError(f"{path} must contain the bytes of its images. Row {missing[0]} does not.")
-    if any(isinstance(label, bool) or not isinstance(label, int) or not 0 <= label < 1 << 31 for label in labels):
-        raise errors.InputError(f"The labels of {path} must be whole numbers of at least 0.")
-    return contents, np.array(labels, np.int64), classes
+    return contents, labels, classes
 
 
 def _column(file: Path, columns: list[str], features: dict[str, Any], kind: str, usual: tuple[str, ...]) -> str:
@@ -107,4 +127,5 @@ def _column(file: Path, columns: list[str], features: dict[str, Any], kind: str,
     declared = [name for name in columns if features.get(name, {}).get("_type") == kind]
     if candidates := declared or [name for name in usual if name in columns]:
         return candidates[0]
-    raise errors.InputError(f"{file} has no column of type {kind}. It has {', '.join(columns)}.")
+    then = "Name those of images and labels, e.g. --columns photo,animal."
+    raise errors.InputError(f"{file} has no column of type {kind}. It has {', '.join(columns)}. {then}")

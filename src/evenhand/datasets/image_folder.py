@@ -67,8 +67,9 @@ def images_by_class(path: Path) -> Images:
 
 
 def subfolders(path: Path) -> dict[str, Path]:
-    """Return the subfolders by name, in order, without hidden ones."""
-    return {folder.name: folder for folder in sorted(path.iterdir()) if folder.is_dir() and folder.name[0] != "."}
+    """Return the subfolders by name, in order, without hidden ones and junk."""
+    folders = (folder for folder in sorted(path.iterdir()) if folder.is_dir())
+    return {folder.name: folder for folder in folders if folder.name[0] != "." and folder.name != archives.JUNK}
 
 
 def _images(path: Path) -> list[Path]:

@@ -1,5 +1,8 @@
 """Load a dataset by name."""
 
+from functools import partial
+from typing import Any
+
 from evenhand import errors
 from evenhand.datasets import data_dirs
 from evenhand.datasets.arrays import find_npz, read_npz
@@ -34,7 +37,12 @@ def check_name(name: str) -> str:
 
 
 def load(
-    name: str, *, size: int | None = None, skip_bad: bool = False, progress: Progress = lambda *_: None
+    name: str,
+    size: int | None = None,
+    skip_bad: bool = False,
+    columns: str = "",
+    *,
+    progress: Progress = lambda *_: None,
 ) -> Dataset:
     """Load a dataset.
 
@@ -46,6 +54,8 @@ def load(
         Resize custom images to this side length.
     skip_bad
         Skip custom images that cannot be read; the dataset's notes list them.
+    columns
+        Names of the columns of `hf:` data that hold images and labels, with a comma between them.
     progress
         Called during downloads and decoding with a description, the amount done and the total.
     """
@@ -53,6 +63,8 @@ def load(
     images = kind in ("folder", "hf")
     if not images and (size is not None or skip_bad):
         raise errors.InputError(f"--size and --skip-bad apply only to custom images (folder: and hf:), not to {name}.")
+    if columns and kind != "hf":
+        raise errors.InputError(f"--columns applies only to data of Hugging Face (hf:), not to {name}.")
     if size is not None:
         errors.whole("The 'size' of images", size, 1, 4096)
     try:
@@ -61,7 +73,9 @@ def load(
         if name in SOURCES:
             return SOURCES[name].load(progress)
         (find, read), path = CUSTOM[kind], data_dirs.expand(place)
-        skip = skip_bad if images else None
-        return load_prepared(f"{kind}:{path}", path, find(path), lambda: read(path), progress, size, skip)
+        options: dict[str, Any] = {"size": size, "skip_bad": skip_bad} if images else {}
+        if columns:
+            options["columns"], read = columns, partial(read_hugging_face, columns=columns)
+        return load_prepared(f"{kind}:{path}", path, find(path), lambda: read(path), progress, **options)
     except OSError as error:
         raise errors.InputError(f"{error.filename or name} cannot be read: {error.strerror or error}.") from None

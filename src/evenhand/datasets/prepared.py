@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,17 +51,19 @@ def load_prepared(
     progress: Progress,
     size: int | None = None,
     skip_bad: bool | None = None,
+    columns: str = "",
     check: Callable[[Dataset], None] = lambda _: None,
 ) -> Dataset:
     """Map the prepared arrays of a dataset into memory, and prepare them first if necessary.
 
     They are written next to `path`, and again when the names, sizes or times of the `files` change: first to a
     temporary folder, which is mapped and then moved into place, where it stays mapped. `size` and `skip_bad` say how
-    encoded images are decoded, see `decode`. `check` raises if the dataset is not what it should be; then no file is
-    left behind.
+    encoded images are decoded, see `decode`; `columns`, which ones are read. `check` raises if the dataset is not what
+    it should be; then no file is left behind.
     """
     state, path = _state(path, files), path.absolute()
-    options = {} if skip_bad is None else {"size": size, "skip_bad": skip_bad}  # a known dataset has only one size
+    options: dict[str, Any] = {} if skip_bad is None else {"size": size, "skip_bad": skip_bad}
+    options |= {"columns": columns} if columns else {}
     origin = json.dumps([name.partition(":")[0], str(path), options], sort_keys=True)
     slug = "".join(c if c.isalnum() else "-" for c in path.name.lower())[:40]
     final = f"{slug}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}-{state}"

@@ -82,7 +82,7 @@ def build(
     dataset
         The dataset that the spec names, if it is loaded already.
     """
-    dataset = dataset or load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
+    dataset = dataset or load(*spec.source)
     stream = Stream.split(
         dataset,
         spec.stages,
@@ -90,6 +90,7 @@ def build(
         spec.order,
         spec.batch,
         imbalance=spec.imbalance,
+        keep_partial=spec.keep_partial,
         validation=spec.tested == "validation",
     )
     [(name, arguments)] = names.parse(spec.backbone)
@@ -177,7 +178,7 @@ def finished_result(folder: Folder, dataset: Dataset | None = None) -> Result | 
     if result is None or ":" not in spec.data:
         return result
     with suppress(errors.InputError):
-        dataset = dataset or load(spec.data, size=spec.size, skip_bad=spec.skip_bad)
+        dataset = dataset or load(*spec.source)
         if dataset.digest[:12] != result.environment.get("data"):
             raise errors.RunError(
                 f"The run {result.key} used other images: {spec.data} has changed since. "

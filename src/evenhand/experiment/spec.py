@@ -33,8 +33,9 @@ class Spec(Settings, BaseModel):
     @field_validator("method")
     @classmethod
     def _method(cls, name: str) -> str:
+        known = registry.canonical(name)  # first: it imports nothing, should the spec be a record
         registry.resolve(name)
-        return registry.canonical(name)
+        return known
 
     @field_validator("tests")
     @classmethod
@@ -70,6 +71,7 @@ class Spec(Settings, BaseModel):
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> "Spec":
         """Fill in the dataset's defaults, or a preset's; what is given by hand overrides both."""
+        registry.adopt(str(given.get("method", "")))
         if preset is not None and preset not in PRESETS:
             raise errors.unknown("preset", preset, PRESETS)
         fields = {**DEFAULTS.get(given.get("data", "fashion-cut"), {}), **PRESETS.get(preset or "", {}), **given}
@@ -98,9 +100,9 @@ class Spec(Settings, BaseModel):
         return self.model_dump(include=set(LEARNER))
 
     @property
-    def source(self) -> tuple[str, int | None, bool]:
+    def source(self) -> tuple[str, int | None, bool, str]:
         """What its images are loaded by."""
-        return self.data, self.size, self.skip_bad
+        return self.data, self.size, self.skip_bad, self.columns
 
     @property
     def key(self) -> str:

@@ -32,6 +32,7 @@ class Stream:
     stages: tuple[Stage, ...]  # which samples arrive when
     batch: int  # samples per step
     validation: bool = False  # test with held-out training samples and never with test samples
+    keep_partial: bool = False  # the last batch of a stage may be smaller than the others
 
     @classmethod
     def split(
@@ -44,6 +45,7 @@ class Stream:
         *,
         imbalance: float = 1,
         validation: bool = False,
+        keep_partial: bool = False,
     ) -> "Stream":
         """Put a dataset in order.
 
@@ -58,11 +60,13 @@ class Stream:
         order
             An order or its name, see `evenhand.streams.orders`.
         batch
-            Samples per step; the last partial batch of a stage is dropped.
+            Samples per step.
         imbalance
             Training samples of the most frequent class for each one of the rarest, with a long tail between them.
         validation
             Hold out a tenth of the training samples and test with them instead of the test samples.
+        keep_partial
+            Keep the last batch of a stage even if it has fewer samples; by default it is dropped.
         """
         errors.whole("The 'batch' of a stream", batch, 1)
         errors.whole("The number of 'stages'", stages, 1)
@@ -79,18 +83,19 @@ class Stream:
             train = _long_tail(train, imbalance, seed)
         plan = Plan(dataset, train, test, stages, seed, draws.generator(seed, "order"))
         parts = (resolve(order) if isinstance(order, str) else order)(plan)
-        if min(len(stage.train) for stage in parts) < batch:
+        if min(len(stage.train) for stage in parts) < (1 if keep_partial else batch):
             raise errors.wrong("The 'batch' of a stream", f"fit into a stage of {dataset.name}", batch)
-        return cls(dataset, tuple(parts), batch, validation)
+        return cls(dataset, tuple(parts), batch, validation, keep_partial)
 
     def __len__(self) -> int:
-        """Count the batches; the last partial one of a stage is dropped."""
+        """Count the batches."""
         return sum(self.lengths)
 
     @property
     def lengths(self) -> list[int]:
         """The number of batches in each stage."""
-        return [len(stage.train) // self.batch for stage in self.stages]
+        spare = self.batch - 1 if self.keep_partial else 0
+        return [(len(stage.train) + spare) // self.batch for stage in self.stages]
 
     def steps(self, start: int = 0) -> Iterator[Step]:
         """Yield the batches from position `start`."""

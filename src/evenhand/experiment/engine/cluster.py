@@ -43,7 +43,7 @@ def run_on_cluster(queue: RunQueue, workers: int | None, threads: int) -> None:
 
     def start(spec: Spec) -> None:
         if spec.source not in data:
-            data[spec.source] = ray.put(_as_arrays(load(spec.data, size=spec.size, skip_bad=spec.skip_bad)))
+            data[spec.source] = ray.put(_as_arrays(load(*spec.source)))
         root = queue.root.absolute() if queue.options.shared else None
         contents = {} if queue.options.shared else read_files(Folder(queue.root, spec))
         cpus = queue.threads.get(spec.key, threads)

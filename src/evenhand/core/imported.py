@@ -1,0 +1,38 @@
+"""Methods of a user's own module: the function that `module:function` names, and its faults in one sentence."""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from evenhand import errors
+from evenhand.core.method import Method
+
+
+def imported(name: str) -> Callable[..., Method]:
+    """The function that module:function names; whatever it or its module raises becomes an error for users."""
+    module, _, attribute = name.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)
+        inspect.signature(made)  # raises unless it can be called by name
+    except Exception as error:  # the module may raise anything
+        raise _unusable(name, error) from None
+
+    @wraps(made)
+    def build(**arguments: Any) -> Method:
+        try:
+            method = made(**arguments)
+        except errors.EvenhandError:
+            raise
+        except Exception as error:
+            raise _unusable(name, error) from None
+        if not isinstance(method, Method):
+            raise errors.wrong(f"'{name}'", "return a Method", type(method).__name__)
+        return method
+
+    return build
+
+
+def _unusable(name: str, error: Exception) -> errors.InputError:
+    return errors.InputError(f"'{name}' cannot be used: {errors.fault(error)}.")
