@@ -131,7 +131,7 @@ class DrawsInTest(Argmax):
 class Stale(CrossEntropy):
     def __call__(self, learner, batch, replay):
         losses = CrossEntropy.__call__(self, learner, batch, replay)
-        return Losses(losses.learning * (1 + len(learner._cache)), losses.replaying)
+        return Losses(losses.learning * (1 + len(learner.snapshots.last.cache)), losses.replaying)
 
 
 @part("tests.EditsInputs")

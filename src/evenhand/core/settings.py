@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import numpy as np
 from annotated_types import Ge, Gt
 
 from evenhand import errors
@@ -180,7 +179,7 @@ def check(owner: str, **values: Any) -> None:
 
 def plain(value: Any) -> Any:
     """A number of numpy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else value
+    return value.item() if type(value).__module__ == "numpy" and not value.shape else value
 
 
 def default_views(augment: object) -> str:
