@@ -130,3 +130,11 @@ def test_a_memory_of_size_1_holds_the_last_one_written():
 def test_a_size_that_is_none(size):
     with pytest.raises(InputError, match=r"The size of the memory must be a whole number of at least 0\. Got "):
         Memory(size)
+
+
+def test_samples_are_kept_in_one_place_and_read_to_another():
+    memory = Memory(4, device="cpu", home="meta")
+    memory.write(torch.arange(2), batch([1, 2], [0, 1]))
+    assert memory.columns["x"].device.type == "cpu"
+    read = memory.read(torch.tensor([0, 1]))
+    assert {read.x.device.type, read.y.device.type} == {"meta"}

@@ -23,7 +23,7 @@ L = TypeVar("L", bound="Learner")
 FORMAT = 2  # raise it when an older version can no longer read what this one writes
 SETTINGS = (*(name for name in LEARNER if name != "memory"), "rows")
 GIVEN = ("augment", "optimizer", "schedule")  # may be functions of the user's, which cannot be saved
-OPTIONS = (*GIVEN, "on_step", "compile", "precision", "device")
+OPTIONS = (*GIVEN, "on_step", "compile", "precision", "device", "store")
 
 
 def facts(learner: "Learner") -> dict[str, Any]:

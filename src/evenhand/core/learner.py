@@ -71,6 +71,8 @@ class Learner(Learning):
         Speed up the trunk with torch.compile. This takes about a minute once, and wants batches of one size.
     device
         A torch device; "auto" takes a GPU if there is one.
+    store
+        Where the memory is kept, e.g. "cpu" beside a model on a GPU; by default where the model is.
 
     Attributes
     ----------
@@ -113,6 +115,7 @@ class Learner(Learning):
         compile: bool = False,
         precision: str = "fp32",
         device: str = "auto",
+        store: str = "",
     ) -> None:
         self.method = registry.resolve(method) if isinstance(method, str) else method
         if not isinstance(self.method, Method):
@@ -133,7 +136,7 @@ class Learner(Learning):
         self.optimizer_name = canonical("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else "given"
         self.schedule = canonical("schedule", schedule, SCHEDULES) if isinstance(schedule, str) else "given"
         self.on_step = on_step
-        self.memory = Memory(memory, self.device)
+        self.memory = Memory(memory, inputs.device(store or device), self.device)
         self.ways = Ways(self.method, tests)
         for part in self.method.parts("views"):  # what a part requires wins over the settings
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment

@@ -27,6 +27,15 @@ class Memory:
     than its column widens it and fills the rest with NaN (the logits of DER++ grow with the classes). Which samples to
     keep is decided by a method's storage, not here.
 
+    Parameters
+    ----------
+    size
+        Number of slots.
+    device
+        Where the columns are.
+    home
+        Where samples are read to; by default they stay there.
+
     Attributes
     ----------
     filled
@@ -42,9 +51,9 @@ class Memory:
         The columns of samples of several tensors; see `packing`.
     """
 
-    def __init__(self, size: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, size: int, device: torch.device | str = "cpu", home: torch.device | str | None = None) -> None:
         self.size = errors.whole("The size of the memory", size, 0)
-        self.device = torch.device(device)
+        self.device, self.home = torch.device(device), torch.device(home or device)
         self.columns: dict[str, Tensor] = {}
         self.filled = 0
         self.offered = 0
@@ -86,7 +95,7 @@ class Memory:
 
     def read(self, slots: Tensor) -> Batch:
         """Return a copy of the samples in the slots."""
-        rows = {name: column[slots] for name, column in self.columns.items()}
+        rows = {name: column[slots].to(self.home) for name, column in self.columns.items()}
         return Batch(rows.pop("x"), rows.pop("y"), slots, rows)
 
     def sample(self, count: int, generator: Generator) -> Tensor:
@@ -195,6 +204,7 @@ class Past(Memory):
 
     def __init__(self, memory: Memory) -> None:
         self.size, self.device, self.filled, self.offered = memory.size, memory.device, memory.filled, memory.offered
+        self.home = memory.home
         self.holes, self.missed, self.labels, self.packed = memory.holes, memory.missed, memory.labels, memory.packed
         self.replaced: list[tuple[str, Tensor | None, Tensor | None]] = []
         self._memory = memory
