@@ -134,6 +134,13 @@ class Stale(CrossEntropy):
         return Losses(losses.learning * (1 + len(learner.snapshots.last.cache)), losses.replaying)
 
 
+@part("tests.Recounts")
+class Recounts(CrossEntropy):
+    def __call__(self, learner, batch, replay):
+        learner.replay += 1  # a setting, which no step may change
+        return CrossEntropy.__call__(self, learner, batch, replay)
+
+
 @part("tests.EditsInputs")
 class EditsInputs(CrossEntropy):
     def __call__(self, learner, batch, replay):
@@ -201,6 +208,7 @@ BROKEN = [
     ("predicts seen classes", {"prediction": OneMore()}),
     ("predict changes nothing", {"prediction": DrawsInTest()}),
     ("predicting leaves no trace", {"objective": Stale()}),
+    ("failed step leaves no trace", {"objective": Recounts()}),
     ("further tests leave no trace", {"objective": SeesTests()}),
     ("averaged weights answer", {"prediction": AsksTheLiveWeights()}),
     ("inputs not mutated", {"objective": EditsInputs()}),

@@ -2,8 +2,10 @@
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 
@@ -248,6 +250,23 @@ def resumes_to_the_same_bits(subject: Subject) -> None:
         loaded = Learner.load(path, device="cpu", precision=subject.precision)
     feed(loaded, second[3:])
     demand(not (names := changed(everything(whole), everything(loaded))), f"resuming changed {', '.join(names)}")
+
+
+@check
+def failed_step_leaves_no_trace(subject: Subject) -> None:
+    """A step that is interrupted when the weights have moved leaves the learner as it was."""
+    learner = feed(learner_of(subject), *two_stages())
+    before, step = everything(learner), learner.optimizer.step
+
+    def interrupted() -> None:
+        step()
+        raise KeyboardInterrupt
+
+    with patch.object(learner.optimizer, "step", interrupted), suppress(KeyboardInterrupt):
+        learner.observe(*batches(1, classes=(0, 9), start=30)[0])
+        return  # the method took no step of the optimizer
+    names = changed(before, everything(learner))
+    demand(not names, f"an interrupted step changed {', '.join(names)}")
 
 
 @check
