@@ -178,3 +178,26 @@ def test_a_learner_is_loaded_by_a_process_that_knows_nothing_of_it(method, tmp_p
     tensors, facts = read_state(tmp_path / "on")
     assert facts == json.loads(json.dumps(learner.facts()))
     assert all(torch.equal(tensor, tensors[name]) for name, tensor in learner.state_dict().items())
+
+
+NARROW = """
+import torch
+from torch import nn
+from evenhand import Learner
+
+torch.set_num_threads(1)
+for side in (8, 16, 32):
+    for channels in (1, 2, 3, 5, 7):
+        for after in (2, 6, 8, 16):
+            first, narrow = nn.Conv2d(3, channels, 3, padding=1), nn.Conv2d(channels, after, 1, 2, bias=False)
+            model = nn.Sequential(first, nn.ReLU(), narrow, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(after, 2))
+            learner = Learner(model, memory=20, device="cpu")
+            for step in range(3):
+                learner.observe(torch.rand(10, 3, side, side), [step % 2] * 10)
+            learner.predict(torch.rand(10, 3, side, side))
+"""
+
+
+def test_narrow_strided_convolutions_do_not_corrupt_memory():
+    """With the channels last, oneDNN for AVX2 writes beyond its buffers."""
+    subprocess.run([sys.executable, "-c", NARROW], check=True)

@@ -166,9 +166,14 @@ class Network(nn.Module):
         return self.head(h, "dot" if couple == "neck" else form)
 
     def channels_last(self) -> "Network":
-        """Lay out the weights of 2D convolutions as they are fastest."""
+        """Lay out the weights of 2D convolutions as they are fastest, where that is safe."""
+        narrow = [part for part in self.modules() if isinstance(part, nn.Conv2d) and _narrow(part)]
+        for part in narrow:
+            if _planar not in part._forward_pre_hooks.values():
+                part.register_forward_pre_hook(_planar)
+        others = {id(part.weight) for part in narrow}
         for parameter in self.parameters():
-            if parameter.ndim == 4:
+            if parameter.ndim == 4 and id(parameter) not in others:
                 parameter.data = parameter.data.to(memory_format=torch.channels_last)
         return self
 
@@ -223,3 +228,12 @@ class Network(nn.Module):
                 f"({self.head.dim},)."
             )
         self.columns, self.output = columns, output
+
+
+def _narrow(conv: nn.Conv2d) -> bool:
+    """Whether oneDNN for AVX2 may corrupt memory: strided, 1x1, of fewer than 8 channels, if these come last."""
+    return conv.kernel_size == (1, 1) and conv.stride != (1, 1) and conv.in_channels < 8
+
+
+def _planar(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x.clone(memory_format=torch.contiguous_format) for x in inputs)
