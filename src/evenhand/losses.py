@@ -34,7 +34,7 @@ def uer(head: DualLinear, batch: Samples, replay: Samples | None = None, *, alph
     """
     scoring = unbiased(alpha)
     learning = mixed(head, batch, scoring.learn)
-    return learning if replay is None else learning + mixed(head, replay, scoring.replay)
+    return learning if replay is None or not len(replay[1]) else learning + mixed(head, replay, scoring.replay)
 
 
 def mixed(head: DualLinear, samples: Samples, mix: Mix) -> Tensor:

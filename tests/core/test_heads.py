@@ -136,5 +136,5 @@ def test_a_head_that_is_not_there_names_those_there_are():
 
 
 def test_a_layer_without_a_shape():
-    with pytest.raises(InputError, match="has no shape yet. Call the module once"):
+    with pytest.raises(InputError, match="have no shape yet. Call the module once"):
         Network.of(nn.Sequential(nn.Flatten(), nn.LazyLinear(3)))

@@ -12,7 +12,7 @@ from evenhand import errors
 from evenhand.adapters.wrapped import Array, Shape, new_learner, observe, probabilities
 from evenhand.core import draws
 from evenhand.core.learner import Learner
-from evenhand.core.settings import Settings
+from evenhand.core.settings import Settings, plain
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -116,17 +116,17 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
         return table
 
     def _new_learner(self, x: Array) -> Learner:
-        errors.whole("The 'batch' of a classifier", self.batch, 1)
+        errors.whole("The 'batch' of a classifier", plain(self.batch), 1)
         given = self.random_state
         seed = int(given) if isinstance(given, Integral) else check_random_state(given).randint(2**31)
         settings = {name: getattr(self, name) for name in ("method", "memory", "replay", "iterations", "lr", "device")}
         return new_learner(self.network, x.shape[1:], seed=seed, **settings)
 
     def _learn(self, learner: Learner, x: Array, y: Array, classes: Array) -> Self:
-        self.learner_, self.classes_ = learner, classes
         for start in range(0, len(x), self.batch):
             here = slice(start, start + self.batch)
             observe(learner, x[here], y[here].tolist())
+        self.learner_, self.classes_ = learner, classes  # only now: data that cannot be learned replaces nothing
         return self
 
     def _checked(self, X: Any, *y: Any, reset: bool = False) -> Any:

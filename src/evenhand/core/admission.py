@@ -1,6 +1,6 @@
 """What enters a learner: checked samples and labels become batches, and new labels get a row of the head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,7 @@ from evenhand.core import inputs, labels
 from evenhand.core.batch import Batch, unit
 from evenhand.core.inputs import Kind
 from evenhand.core.labels import Label
+from evenhand.core.wrapping import HeadError
 
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
@@ -21,7 +22,7 @@ Checked = list[tuple[Tensor, Kind, list[Label]]]
 
 def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
     """The batch of the stream, and a second one (x, y) to learn in place of a replay, if both can be learned."""
-    if second is not None and len(second) != 2:
+    if second is not None and not (isinstance(second, tuple | list) and len(second) == 2):
         raise errors.wrong("The 'second' batch", "be a pair (x, y)", second)
     pairs = [_learnable(learner, *pair) for pair in (first, second) if pair is not None]
     if len({str(kind) for _, kind, _ in pairs}) > 1:
@@ -34,8 +35,11 @@ def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
 
 def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
     """Checked samples and labels as batches with their views; new classes get a row."""
-    learner.kind = pairs[0][1]
-    learner.memory.packed = learner.kind.columns
+    kind = pairs[0][1]
+    if learner.kind is None:
+        learner.network.output = learner.network.check_sample(unit(pairs[0][0][:1]).to(learner.device), kind.columns)
+    learner.kind = kind
+    learner.memory.packed = learner.network.columns = kind.columns
     purposes = ("augment/stream", "augment/replay")
     registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # all rows before any view
     batch, *others = [learner.viewed(batch, purpose) for batch, purpose in zip(registered, purposes, strict=False)]
@@ -44,14 +48,23 @@ def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
 
 def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
     """Samples of the kind seen before; the first ones must fit the network."""
+    known = learner.kind
+    if known is not None and known.columns and isinstance(x, Mapping):  # in the order of the first ones
+        names = [name for name, *_ in known.columns]
+        x = {name: x[name] for name in names} if set(x) == set(names) else x
     tensor, columns = inputs.samples(x)
     kind = Kind.of(tensor, columns)
-    if learner.kind is None:
-        learner.network.check_sample(unit(tensor[:1]).to(learner.device), columns)
-    elif kind.shape != learner.kind.shape and not columns:
-        raise errors.wrong("Every sample", f"have the shape {learner.kind.shape}", kind.shape)
-    elif str(kind) != str(learner.kind):
-        raise errors.wrong("Every sample", f"be of type {learner.kind}, like the first", str(kind))
+    if known is None:
+        try:
+            learner.network.check_sample(unit(tensor[:1]).to(learner.device), columns)
+        except HeadError as error:
+            if learner.snapshots.last is None or learner.network is not learner.snapshots.last.network:
+                learner.network.give_back(str(error))
+            raise
+    elif kind.shape != known.shape and not columns and not known.columns:
+        raise errors.wrong("Every sample", f"have the shape {known.shape}", kind.shape)
+    elif str(kind) != str(known):
+        raise errors.wrong("Every sample", f"be of type {known}, like the first", str(kind))
     return tensor, kind
 
 
@@ -64,11 +77,13 @@ def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[L
     edited = bool(learner.method.parts("bounded"))
     if learner.augment == "none" and not edited:
         return tensor, kind, labels.plain(y, len(tensor))
+    if learner.augment != "none" and kind.columns:
+        raise errors.InputError("Only samples of a single tensor can be augmented.")
     if learner.augment != "none" and not (tensor.ndim == 4 and scaled) and not callable(learner.augment):
         raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(tensor.shape))
     if edited and not scaled:
-        raise errors.wrong("Samples that this method edits", "be uint8 or floats", kind)
-    if tensor.ndim == 4:
+        raise errors.wrong("Samples that this method edits", "be uint8 or floats", str(kind))
+    if tensor.ndim == 4 and not callable(learner.augment):
         inputs.bounded(tensor)
     return tensor, kind, labels.plain(y, len(tensor))
 
@@ -93,7 +108,7 @@ def register(learner: "Learner", found: Sequence[Label]) -> None:
 @torch.no_grad()
 def keep(learner: "Learner", found: Sequence[Label]) -> None:
     """Begin with the classes of the layer that the head replaces: its rows, and their labels."""
-    layer = learner.network.replaced and learner.network.replaced[1]
+    layer = learner.network.replaced.layer if learner.network.replaced else None
     if layer is None or len(found) != layer.out_features or len(set(found)) < len(found):
         must = "name each row of the layer that the head replaces"
         raise errors.wrong("The labels to 'keep'", f"{must} ({layer.out_features})" if layer else must, list(found))

@@ -48,7 +48,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "backbone": getattr(trunk, "recipe", None),
             "neck": network.neck is not None,
             "gamma": network.head.gamma,
-            "head": network.replaced and network.replaced[0],
+            "head": network.replaced and network.replaced.name,
             "output": network.output,
             "still": network.still,
             "frozen": [name for name, parameter in trunk.named_parameters() if not parameter.requires_grad],
@@ -109,6 +109,8 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
         for name in GIVEN:
             if settings.get(name) == "given":
                 raise errors.InputError(f"{path} was saved with a function as '{name}'. Pass it as {name}=...")
+            if name in options and facts["settings"].get(name, "given") != "given":
+                raise errors.InputError(f"{path} was saved with {name}='{facts['settings'][name]}', which stays.")
         learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
         learner.load_state_dict(tensors, facts)
     except (KeyError, TypeError, AttributeError) as error:
@@ -141,8 +143,9 @@ def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | Non
         network = Network.of(module, head=shape.get("head") or None, neck=shape["neck"], gamma=shape["gamma"])
     network.output = shape.get("output")
     try:
-        for name in shape.get("frozen", ()):
-            network.trunk.get_parameter(name).requires_grad_(False)
+        frozen = [network.trunk.get_parameter(name) for name in shape.get("frozen", ())]
+        for parameter in network.trunk.parameters() if "frozen" in shape else ():
+            parameter.requires_grad_(not any(parameter is each for each in frozen))
         for name in shape.get("still", ()):
             network.get_submodule(name).eval()
     except AttributeError:

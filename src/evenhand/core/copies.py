@@ -18,6 +18,7 @@ class Copies:
         copied = self._kept.get(name)
         if copied is None or not refresh(copied, network):
             copied = self._kept[name] = cloned(network)
+        copied.columns, copied.output = network.columns, network.output
         return copied
 
     def fold(self, name: Hashable, network: Network) -> Network:
@@ -27,4 +28,5 @@ class Copies:
             copied = cloned(network).eval().in_precision("fp32").requires_grad_(False)
             backbones.fold(copied.trunk)
             self._kept[name] = copied.channels_last()
-        return self._kept[name]
+        copied.columns, copied.output = network.columns, network.output
+        return copied

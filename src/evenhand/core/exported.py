@@ -32,6 +32,7 @@ class Classifier(nn.Module):
         """The logits of samples (n, ...)."""
         if self._bytes:
             inputs = tuple(x.float() / 255 for x in inputs)
+        inputs = tuple(x.to(self.head.weight.dtype) if x.is_floating_point() else x for x in inputs)
         h = picked(self.trunk(*inputs, **named), self._output)
         couple, form = self._scoring.couple, self._scoring.test
         if self.neck is not None:
@@ -46,7 +47,7 @@ def exported(learner: "Learner", test: str) -> Classifier:
     method = learner.ways.methods[test]
     if parts.IDS.get(type(method.prediction)) not in LINEAR or not getattr(method.prediction, "persist", True):
         raise errors.InputError(f"{type(method.prediction).__name__} is no layer of a network, so it has no module.")
-    with learner.snapshots.asked(learner) as snapshot:
+    with learner.snapshots.asked(learner) as snapshot, torch.inference_mode(False):
         if snapshot.kind is None:
             raise errors.InputError("The learner has seen no samples yet, so there is nothing to export.")
         network = cloned(method.weights(view_of(learner, method, snapshot, {}))).eval().requires_grad_(False)

@@ -19,9 +19,10 @@ def remember(learner: "Learner", x: Any, y: Any) -> None:
     """Offer samples to the memory, with whatever the method stores beside them."""
     with learner.snapshots.turn:
         pairs = admission.checked(learner, (x, y), None)
-        with learner.snapshots.step(learner), as_global(learner.generators["network"]), torch.no_grad():
+        with learner.snapshots.step(learner), as_global(learner.generators["network"]), torch.enable_grad():
+            learner.network.to_learn()
             batch, _ = admission.batches(learner, pairs)
-            with learner.scratch_copy():
+            with learner.scratch_copy(), torch.no_grad():
                 columns = learner.method.objective(learner, batch, None).keep
             learner.method.storage(learner, batch.with_(columns))
 
@@ -30,19 +31,22 @@ def forget(learner: "Learner", label: Label, where: Callable[[Any], Tensor] | No
     """Erase the samples of a label, or those for which `where` is true, from the memory and from all copies of it."""
     if (label is ...) == (where is None):
         raise errors.InputError("Say what to forget: a label, or a function 'where', not both.")
-    with learner.snapshots.step(learner):
-        slots = learner.memory.slots(label)
-        if where is not None and len(slots):
-            slots = slots[_chosen(where(learner.memory.samples()[0]), len(slots))]
-        learner.memory.erase(slots)
+    with learner.snapshots.turn:
+        with learner.snapshots.step(learner):
+            slots = learner.memory.slots(label)
+            if where is not None and len(slots):
+                slots = slots[_chosen(where(learner.memory.samples()[0]), len(slots))]
+            learner.memory.erase(slots)
         learner.changed()
-    learner.snapshots.drop()
     return len(slots)
 
 
 def _chosen(answers: Any, count: int) -> Tensor:
     """What a function of the user's has said of `count` samples, as booleans."""
-    mask = torch.as_tensor(answers)
+    try:
+        mask = torch.as_tensor(answers)
+    except (TypeError, ValueError, RuntimeError):
+        mask = torch.empty(0)
     if mask.dtype != torch.bool or mask.shape != (count,):
         must = f"return a boolean for each of the {count} samples"
         raise errors.wrong("'where'", must, f"{mask.dtype} {tuple(mask.shape)}")

@@ -35,27 +35,31 @@ class Kind(NamedTuple):
     def __str__(self) -> str:
         if self.columns is None:
             return f"{self.dtype} {self.shape}"
-        return ", ".join(f"{name}: {dtype} {tuple(shape)}" for name, dtype, shape in self.columns)
+        named = [(f"{name}: " if name else "", dtype, tuple(shape)) for name, dtype, shape in self.columns]
+        return ", ".join(f"{name}{dtype} {shape}" for name, dtype, shape in named)
 
 
 def samples(x: Any) -> tuple[Tensor, Columns | None]:
     """Samples as one tensor (n, ...), floats as finite float32; several tensors are packed, with their columns."""
     if isinstance(x, Mapping) and not hasattr(x, "iloc"):
-        return pack({str(name): _samples(value) for name, value in x.items()})
+        return pack({str(name): _samples(value, 1) for name, value in x.items()})
     if isinstance(x, tuple) and x and not all(map(_is_image, x)):
-        return pack([_samples(value) for value in x])
+        return pack([_samples(value, 1) for value in x])
     return _samples(x), None
 
 
-def _samples(x: Any) -> Tensor:
+def _samples(x: Any, dimensions: int = 2) -> Tensor:
+    given = x
     x = _tensor(x).detach()
-    if x.ndim < 2 or 0 in x.shape:
+    if x.layout != torch.strided or x.is_meta:
+        raise errors.wrong("Samples", "be dense tensors with values", str(x.layout if not x.is_meta else x.device))
+    if x.ndim < dimensions or 0 in x.shape:
         raise errors.wrong("A batch", "hold at least one sample: (n, d), (n, c, h, w), (n, ...)", tuple(x.shape))
     if x.is_floating_point():
         x = x.to(torch.float32)
         if not torch.isfinite(x).all():
             raise errors.InputError("Samples must be finite. This batch has NaN or infinite values.")
-    return x.clone() if x.is_inference() else x
+    return x.clone() if x.is_inference() or x.data_ptr() == getattr(given, "data_ptr", lambda: 0)() else x
 
 
 def _tensor(x: Any) -> Tensor:
@@ -66,12 +70,13 @@ def _tensor(x: Any) -> Tensor:
         x = x.to_numpy()
     if isinstance(x, list | tuple) and x:
         if all(map(_is_image, x)):
+            x = [image.convert({"P": "RGB", "1": "L"}.get(image.mode, image.mode)) for image in x]
             x = [np.atleast_3d(np.asarray(image)).transpose(2, 0, 1) for image in x]
-        if isinstance(x[0], Tensor):
-            x = [np.asarray(tensor.detach().cpu()) for tensor in x]
+        if all(isinstance(each, Tensor) for each in x) and len({each.shape for each in x}) == 1:
+            return torch.stack([each.detach() for each in x])
         try:
             x = np.stack([np.asarray(sample) for sample in x])
-        except ValueError:
+        except (ValueError, TypeError, RuntimeError):
             raise errors.InputError("The samples of a list must all have the same shape.") from None
     if not isinstance(x, np.ndarray):
         must = "be a torch tensor, a numpy array, a DataFrame, or a list of samples"

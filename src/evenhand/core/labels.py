@@ -17,11 +17,15 @@ def plain(y: Any, count: int) -> list[Label]:
     """The labels of `count` samples: a list, a tensor, an array, or anything with `tolist`, such as a pandas Series."""
     if hasattr(y, "iloc") and y.ndim == 2:  # a DataFrame
         y = y.to_numpy()
-    if isinstance(y, Tensor | np.ndarray) and y.ndim == 2:
-        fix = "y.ravel()" if y.shape[1] == 1 else "y.argmax(1), if they are one-hot"
-        raise errors.wrong("The labels", "be as many as the samples, (n,)", tuple(y.shape), f"Pass {fix}.")
-    values = y.tolist() if hasattr(y, "tolist") else y
-    if isinstance(values, str) or not isinstance(values, Sequence):
+    shape = _shape(y)
+    if len(shape) > 1:
+        fix = "y.ravel()" if shape[1:] == (1,) * (len(shape) - 1) else "y.argmax(1), if they are one-hot"
+        raise errors.wrong("The labels", "be as many as the samples, (n,)", shape, f"Pass {fix}.")
+    if isinstance(y, Tensor) and y.is_floating_point():
+        y = y.detach().cpu().float().numpy()
+    exact = isinstance(y, np.ndarray) and y.dtype.kind == "f" and y.dtype.itemsize < 8
+    values = list(y) if exact else y.tolist() if hasattr(y, "tolist") else y
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise errors.wrong("The labels", "be a sequence with one label per sample", y)
     if len(values) != count:
         raise errors.wrong("The labels", f"be as many as the {count} samples", len(values))
@@ -30,13 +34,30 @@ def plain(y: Any, count: int) -> list[Label]:
 
 def label(value: Any) -> Label:
     """One label as plain Python: tuples instead of lists, and 1 instead of 1.0, which are one label."""
-    if isinstance(value, np.generic | np.ndarray | Tensor):
-        value = value.tolist()
+    if isinstance(value, Tensor):
+        value = (value.float() if value.is_floating_point() else value).detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        if value.ndim:
+            raise errors.wrong("A label", "be a single value", value)
+        value = value[()]
+    if isinstance(value, np.floating) and value.dtype.itemsize < 8:
+        value = float(str(value))  # 0.1 in any precision is 0.1
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, list | tuple):
         return tuple(label(item) for item in value)
     if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _shape(y: Any) -> tuple[int, ...]:
+    """The shape of labels that are an array, or a list of rows of numbers."""
+    if isinstance(y, Tensor | np.ndarray):
+        return tuple(y.shape)
+    rows = y if isinstance(y, list) and y and all(isinstance(row, list) and row for row in y) else [[""]]
+    numbers = all(isinstance(value, int | float) for row in rows for value in row)
+    return (len(rows), len(rows[0])) if numbers and len({len(row) for row in rows}) == 1 else ()
 
 
 def key(label: Label) -> str:

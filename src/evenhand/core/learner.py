@@ -1,6 +1,7 @@
 """The learner: a network, a method and a memory, behind `observe` and `predict`."""
 
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ from evenhand.core.labels import Label
 from evenhand.core.learning import Learning
 from evenhand.core.memory import Memory
 from evenhand.core.method import Method
-from evenhand.core.network import Network
+from evenhand.core.network import OWNERS, Network, check_free
 from evenhand.core.observation import Observation, Prequential
 from evenhand.core.optimization import OPTIMIZERS, SCHEDULES, Factory, Optimization, Schedule, canonical
 from evenhand.core.precision import chosen
@@ -90,6 +91,7 @@ class Learner(Learning):
     (['north', 'east', 'south', 'west'], 1)
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         network: nn.Module,
@@ -108,7 +110,7 @@ class Learner(Learning):
         schedule: str | Schedule = "constant",
         clip: float | None = None,
         head: str | None = None,
-        keep: Sequence[Label] = (),
+        keep: Sequence[Label] | None = None,
         output: str | int | None = None,
         rows: int = 0,
         on_step: Callable[[Observation], Any] | None = None,
@@ -135,6 +137,9 @@ class Learner(Learning):
         self.rows = errors.whole("The number of 'rows' of a learner", rows, 0)
         self.optimizer_name = canonical("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else "given"
         self.schedule = canonical("schedule", schedule, SCHEDULES) if isinstance(schedule, str) else "given"
+        if on_step is not None and not callable(on_step):
+            raise errors.wrong("The 'on_step' of a learner", "be a function", on_step)
+        errors.truth("The 'compile' of a learner", compile)
         self.on_step = on_step
         self.memory = Memory(memory, inputs.device(store or device), self.device)
         self.ways = Ways(self.method, tests)
@@ -143,26 +148,31 @@ class Learner(Learning):
         for part in self.method.parts("passes"):
             self.passes = part.passes
         self.generators = {purpose: generator(seed, purpose) for purpose in PURPOSES}
-        known = labels.plain(keep, len(keep))
-        self.network = Network.of(network, head=head).to(self.device)
-        self.network.output = self.network.output if output is None else output
-        self.network.channels_last().in_precision(chosen(precision, self.device)).check_couple(
-            self.method.scoring.couple
-        )
-        with seeded(seed, "modules"):
-            for part in self.method.parts("modules"):
-                self.network.extra.update(part.modules(self.network))
-        self.network.find_modes()
-        self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
-        self.compiled = Compiled(self.network.trunk) if errors.truth("The 'compile' of a learner", compile) else None
-        self.guard = DivergenceGuard(self.device)
-        self.labels, self.row_of, self.kind, self.steps = self.memory.labels, {}, None, 0
-        self.kept, self.snapshots, self.prequential = Kept(), Snapshots(), Prequential(self)
-        self._copies, self._cache, self._shared = Copies(), Cache(), {}
-        self.grow(rows)
-        if known:
-            admission.keep(self, known)
+        known = [] if keep is None else labels.plain(keep, len(keep))
+        self.network = Network.of(network, head=head)
+        try:
+            check_free(self.network)
+            self.network.to(self.device).channels_last().in_precision(chosen(precision, self.device))
+            self.network.check_couple(self.method.scoring.couple)
+            self.network.output = self.network.output if output is None else output
+            with seeded(seed, "modules"):
+                for part in self.method.parts("modules"):
+                    self.network.extra.update(part.modules(self.network))
+            self.network.find_modes()
+            self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
+            self.compiled = Compiled(self.network.trunk) if compile else None
+            self.guard = DivergenceGuard(self.device)
+            self.labels, self.row_of, self.kind, self.steps = self.memory.labels, {}, None, 0
+            self.kept, self.snapshots, self.prequential = Kept(), Snapshots(), Prequential(self)
+            self._copies, self._cache, self._shared = Copies(), Cache(), {}
+            self.grow(rows)
+            if known:
+                admission.keep(self, known)
+        except BaseException:
+            self.network.give_back()
+            raise
         self.network.to_learn()
+        OWNERS[self.network.trunk] = weakref.ref(self)
 
     def __repr__(self) -> str:
         return f"Learner({len(self.labels)} classes, {self.steps} steps, {self.memory})"
@@ -191,7 +201,7 @@ class Learner(Learning):
         """
         with self.snapshots.turn:
             pairs = admission.checked(self, (x, y), second)
-            with self.snapshots.step(self) as before, torch.inference_mode(False), torch.enable_grad():
+            with self.snapshots.step(self) as before, torch.enable_grad():
                 self.network.to_learn()
                 batch, replay = admission.batches(self, pairs)
                 predicted = self.prequential.ask(self, x, batch, before.labels) if predict else None
@@ -264,6 +274,8 @@ class Learner(Learning):
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, whole or not at all."""
         with self.snapshots.turn:
+            if self.snapshots.stepping:  # in this thread: a signal, or a function that the step calls
+                raise errors.RunError("A step is under way. Save the learner when it has ended.")
             files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod
@@ -275,22 +287,6 @@ class Learner(Learning):
         `precision` and `device` as before it resumes to the same bits.
         """
         return checkpoint.load(cls, path, network, options)
-
-    def facts(self) -> dict[str, Any]:
-        """Everything except tensors, as JSON: method, settings, labels, steps."""
-        return checkpoint.facts(self)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Every tensor that changes, by name."""
-        self.guard.check()
-        return checkpoint.tensors(self)
-
-    def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` and `facts` returned."""
-        with self.snapshots.step(self):
-            admission.register(self, checkpoint.labels(facts))
-            checkpoint.restore(self, tensors, facts)
-            self._cache.clear()
 
 
 Learner.__doc__ = str(Learner.__doc__).replace(

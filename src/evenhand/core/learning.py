@@ -8,6 +8,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from evenhand import errors
+from evenhand.core import admission, checkpoint
 from evenhand.core.augment import with_views
 from evenhand.core.batch import Batch
 from evenhand.core.compiled import Compiled
@@ -189,9 +191,10 @@ class Learning:
             self.network = live
 
     def changed(self) -> None:
-        """Forget what was computed of weights, memory and kept values; call it after changing them by hand."""
+        """Forget what was computed of the network, the memory and kept values; call it after changing them by hand."""
         self._cache.clear()
-        self.snapshots.changes += 1
+        self._copies = Copies()
+        self.snapshots.drop()
 
     def cached(self, name: str, compute: Callable[[], Any]) -> Any:
         """The result of a computation on memory and the weights asked, reused until either changes."""
@@ -200,3 +203,22 @@ class Learning:
             if key not in self._cache:
                 self._cache[key] = compute()
             return self._cache[key]
+
+    def facts(self) -> dict[str, Any]:
+        """Everything except tensors, as JSON: method, settings, labels, steps."""
+        return checkpoint.facts(cast("Learner", self))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Every tensor that changes, by name."""
+        self.guard.check()
+        return checkpoint.tensors(cast("Learner", self))
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` and `facts` returned."""
+        learner = cast("Learner", self)
+        with self.snapshots.step(learner):
+            admission.register(learner, checkpoint.labels(facts))
+            if self.labels != checkpoint.labels(facts):
+                raise errors.InputError("This learner has seen other labels, or in another order. Load into a new one.")
+            checkpoint.restore(learner, tensors, facts)
+            self._cache.clear()

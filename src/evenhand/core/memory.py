@@ -124,10 +124,11 @@ class Memory:
 
     def samples(self, label: Label = ...) -> tuple[Any, list[Label]]:
         """The samples held, or those of one label, as they were passed to `observe`, and their labels."""
-        slots = self.slots(label)
-        if not len(slots):
-            return None, []
-        stored = self.read(slots)
+        with self._changing:
+            slots = self.slots(label)
+            if not len(slots):
+                return None, []
+            stored = self.read(slots)
         positional, named = unpack(stored.x, self.packed)
         x = stored.x if self.packed is None else named or positional
         return x, [self.labels[row] for row in stored.y.tolist()]
@@ -149,6 +150,8 @@ class Memory:
         if not isinstance(x, Tensor):
             raise errors.InputError("Only samples of a single tensor can be exported, and there must be some.")
         names = [str(label) for label in self.labels]
+        if len(set(names)) < len(names):
+            raise errors.InputError("Labels that are spelled alike, such as 1 and '1', cannot be told apart in a file.")
         y = [self.labels.index(label) for label in labels]
         content = io.BytesIO()
         np.savez_compressed(content, x=x.cpu().numpy(), y=np.array(y), classes=np.array(names))

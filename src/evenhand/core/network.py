@@ -2,6 +2,7 @@
 
 import math
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from evenhand.core.packing import Columns, unpack
 from evenhand.core.precision import computing
 from evenhand.core.scoring import Couple, Form
 
+OWNERS: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()  # the learner of each trunk
 EPSILON = 1e-5  # keeps the gradient of cos bounded where a feature or a row of W vanishes
 
 
@@ -78,7 +80,8 @@ class Network(nn.Module):
         self.output: wrapping.Key = None  # where the features are in what the trunk returns, if it is not they alone
         self.still: list[str] = []  # the modules that stay in evaluation mode
         self.warned = False  # that a single sample came
-        self.replaced: tuple[str, nn.Linear] | None = None  # the layer in whose place the head is
+        self.replaced: wrapping.Replaced | None = None  # the layer in whose place the head is
+        self.refused = ""  # why the head cannot be there
 
     @classmethod
     def of(
@@ -103,9 +106,9 @@ class Network(nn.Module):
             dim = getattr(module, "dim", None)
         if dim is not None:
             return cls(module, dim, neck=neck, gamma=gamma)
-        trunk, layer, name = wrapping.split(module, head)
-        network = cls(trunk, layer.in_features, neck=neck, gamma=gamma)
-        network.__dict__["replaced"] = (name, layer)  # not a submodule: nothing learns it
+        trunk, replaced = wrapping.split(module, head)
+        network = cls(trunk, replaced.layer.in_features, neck=neck, gamma=gamma)
+        network.replaced = replaced
         return network
 
     @property
@@ -206,28 +209,50 @@ class Network(nn.Module):
                 "Add one with Network.of(module, neck=True), or --neck on the command line."
             )
 
-    def check_sample(self, sample: Tensor, columns: Columns | None = None) -> None:
-        """Find the features that the trunk computes of a sample (1, ...), or raise if there are none for the head."""
+    def check_sample(self, sample: Tensor, columns: Columns | None = None) -> wrapping.Key:
+        """Where the features are in what the trunk returns for a sample (1, ...); raises if the head can't use them."""
         recipe, shape = getattr(self.trunk, "recipe", None), tuple(sample.shape[1:])
         if recipe and list(shape) != recipe["shape"]:
             raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {tuple(recipe['shape'])}", shape)
+        if self.refused:
+            raise wrapping.HeadError(self.refused)
         of = f"of the shape {shape}" if columns is None else f"of {len(columns)} tensors"
         try:
-            name = self.replaced[0] if self.replaced else ""
-            output, h = wrapping.trial(self.trunk, name, self.head.dim, unpack(sample, columns), self.output)
+            name = self.replaced.name if self.replaced else ""
+            output, h = wrapping.trial(self.trunk, name, self.head.dim, unpack(sample.clone(), columns), self.output)
         except errors.InputError:
-            if self.replaced:  # the module is the user's own again
-                wrapping.put(self.trunk, *self.replaced)
             raise
         except Exception as error:
             cause = str(error).partition("\n")[0]
-            raise errors.InputError(f"The network cannot process samples {of}: {cause}") from None
+            integers = (
+                " If they are no tokens, pass floats." if columns is None and not sample.is_floating_point() else ""
+            )
+            raise errors.InputError(f"The network cannot process samples {of}: {cause}{integers}") from None
         if tuple(h.shape) != (1, self.head.dim):
             raise errors.InputError(
                 f"The network turns samples {of} into features of the shape {tuple(h.shape[1:])}, but its head takes "
                 f"({self.head.dim},)."
             )
-        self.columns, self.output = columns, output
+        return output
+
+    def give_back(self, refused: str = "") -> None:
+        """Put the user's layer back into the user's module, and say why whenever the network is used again."""
+        if self.replaced is not None and not isinstance(self.trunk, wrapping.Passage):
+            self.replaced.put(self.trunk, self.replaced.layer)
+            OWNERS.pop(self.trunk, None)
+        self.refused = refused
+
+    @property
+    def known(self) -> bool:
+        """Whether all modules are from torch or from here, so that a pass stores nothing in them."""
+        return all(type(part).__module__.startswith(("torch.nn.", "evenhand.")) for part in self.modules())
+
+
+def check_free(network: Network) -> None:
+    """Raise if a learner that is still in use has this trunk."""
+    owner = OWNERS.get(network.trunk)
+    if owner is not None and owner() is not None:
+        raise errors.InputError(f"This {type(network.trunk).__name__} already belongs to a learner. Build another one.")
 
 
 def _narrow(conv: nn.Conv2d) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ARGMAX = {"part": "evenhand.methods.er.Argmax"}
 MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention, nn.RNNBase, nn.RReLU)
+MOVED = nn.utils.parametrize.ParametrizationList  # spectral normalisation moves its vectors in training
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +71,8 @@ class Prequential:
     def __init__(self, learner: "Learner") -> None:
         self.right = self.asked = 0
         tested = parts.to_json(learner.method.prediction), parts.to_json(learner.method.weights)
-        self.free = tested == (ARGMAX, LATEST) and learner.views == "none" and _modeless(learner.network)
+        own = not learner.method.parts("modules")  # such as a second head
+        self.free = own and tested == (ARGMAX, LATEST) and learner.views == "none" and _modeless(learner.network)
         self._awaited: Batch | None = None
         self._rows: Tensor | None = None
         self._known: Sequence[Label] = ()
@@ -100,5 +102,8 @@ class Prequential:
 
 def _modeless(network: Network) -> bool:
     """Whether the network certainly computes the same in training and in evaluation mode, and in either precision."""
-    known = all(type(part).__module__.startswith(("torch.nn.", "evenhand.")) for part in network.modules())
-    return known and network.precision == "fp32" and not any(isinstance(part, MODAL) for part in network.modules())
+    return (
+        network.known
+        and network.precision == "fp32"
+        and not any(isinstance(p, (*MODAL, MOVED)) for p in network.modules())
+    )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from evenhand import errors, names
+from evenhand.core.settings import plain
 
 Factory = Callable[[list[nn.Parameter]], Optimizer]
 Schedule = Callable[[int], float]
@@ -74,6 +75,19 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 }
 
 
+class Product:
+    """A named schedule; unlike a lambda it can be pickled."""
+
+    def __init__(self, name: str, parts: Sequence[Schedule]) -> None:
+        self.name, self.parts = name, parts
+
+    def __call__(self, step: int) -> float:
+        return math.prod(part(step) for part in self.parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _scheduled, (self.name,)
+
+
 class Optimization:
     """An optimizer, the learning rate of each of its groups, its schedule and the limit of the gradient's norm.
 
@@ -100,14 +114,20 @@ class Optimization:
         schedule: str | Schedule = "constant",
         clip: float | None = None,
     ) -> None:
-        self.clip = None if clip is None else errors.number("The 'clip' of a learner", clip, 1e-12)
+        self.clip = None if clip is None else errors.number("The 'clip' of a learner", plain(clip), 1e-12)
         self.schedule = None if schedule == "constant" else _scheduled(schedule)
-        self.optimizer = _factory(optimizer, lr)(list(parameters))
+        moving = list(parameters)
+        self.optimizer = _factory(optimizer, lr)(moving)
         if not isinstance(self.optimizer, Optimizer):
             raise errors.wrong(
                 "The 'optimizer' of a learner", "return a torch optimizer", type(self.optimizer).__name__
             )
-        self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+        given = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        if any(id(parameter) not in given for parameter in moving if parameter.requires_grad):
+            raise errors.InputError("The 'optimizer' of a learner must take all parameters that it is given.")
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            raise errors.InputError("LBFGS computes the loss several times in a step, which a learner cannot.")
+        self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
 
     @property
     def lr(self) -> float:
@@ -121,6 +141,8 @@ class Optimization:
 
     def set_rates(self, rates: Sequence[float]) -> None:
         """Set the learning rate of each group."""
+        if len(rates) != len(self.optimizer.param_groups):
+            raise errors.wrong("The optimizer", f"have {len(rates)} groups, as it was saved", len(self.rates))
         self.rates = list(rates)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
@@ -136,6 +158,18 @@ class Optimization:
                 group["lr"] = rate * self.schedule(step)
         self.optimizer.step()
 
+    def groups(self, network: nn.Module) -> list[list[int]]:
+        """The numbers of the network's parameters in each group."""
+        number = {parameter: i for i, parameter in enumerate(network.parameters())}
+        return [[number[p] for p in group["params"] if p in number] for group in self.optimizer.param_groups]
+
+    def regroup(self, network: nn.Module, groups: Sequence[Sequence[int]]) -> None:
+        """Give every group the network's parameters of these numbers, and forget all that was known of any."""
+        parameters = list(network.parameters())
+        self.optimizer.state.clear()
+        for group, numbers in zip(self.optimizer.param_groups, groups, strict=True):
+            group["params"] = [parameters[number] for number in numbers]
+
     def replace(self, old: Sequence[nn.Parameter], new: Sequence[nn.Parameter]) -> None:
         """Move on to new parameters in the place of old ones, which may have had other numbers of rows.
 
@@ -145,16 +179,18 @@ class Optimization:
         for group in self.optimizer.param_groups:
             group["params"] = [successors.get(parameter, parameter) for parameter in group["params"]]
         for before, after in successors.items():
-            if after is not before and (known := self.optimizer.state.pop(before, None)) is not None:
+            known = self.optimizer.state.pop(before, None) if after is not before else None
+            if known is not None and _resizable(known, before):
                 self.optimizer.state[after] = {
-                    key: _resized(value, after) if isinstance(value, Tensor) and value.shape == before.shape else value
+                    key: _resized(value, after) if isinstance(value, Tensor) and value.ndim else value
                     for key, value in known.items()
                 }
 
     def state(self) -> dict[str, Any]:
         """What the optimizer knows, by the number of the parameter and the name of the value."""
         saved = self.optimizer.state_dict()["state"]
-        return {f"{number}/{name}": value for number, known in saved.items() for name, value in known.items()}
+        known = ((f"{number}/{name}", value) for number, values in saved.items() for name, value in values.items())
+        return {name: value if isinstance(value, Tensor) else torch.tensor(value) for name, value in known}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take over what `state` returned."""
@@ -177,7 +213,9 @@ def canonical(kind: str, text: str, known: dict[str, Callable[..., Any]]) -> str
 def _factory(optimizer: Any, lr: float) -> Factory:
     if callable(optimizer):
         return optimizer
-    name, arguments = names.term("optimizer", errors.text("The 'optimizer' of a learner", optimizer), OPTIMIZERS)
+    if not isinstance(optimizer, str):
+        raise errors.wrong("The 'optimizer' of a learner", "be a name, or a function that takes parameters", optimizer)
+    name, arguments = names.term("optimizer", optimizer, OPTIMIZERS)
     arguments = names.bind(name, arguments, names.parameters(OPTIMIZERS[name], skip=1))
 
     def build(parameters: list[nn.Parameter]) -> Optimizer:
@@ -192,14 +230,22 @@ def _factory(optimizer: Any, lr: float) -> Factory:
 def _scheduled(schedule: Any) -> Schedule:
     if callable(schedule):
         return schedule
-    found = names.terms("schedule", errors.text("The 'schedule' of a learner", schedule), SCHEDULES)
+    if not isinstance(schedule, str):
+        raise errors.wrong("The 'schedule' of a learner", "be a name, or a function of the step's number", schedule)
+    found = names.terms("schedule", schedule, SCHEDULES)
     parts = []
     for name, arguments in found:
         bound = names.bind(name, arguments, names.parameters(SCHEDULES[name]))
         for key, value in bound.items():
             errors.number(f"The '{key}' of the schedule {name}", value, 1 if key in ("steps", "every") else 0)
         parts.append(SCHEDULES[name](**bound))
-    return lambda step: math.prod(part(step) for part in parts)
+    return Product(schedule, parts)
+
+
+def _resizable(known: Mapping[str, Any], parameter: nn.Parameter) -> bool:
+    """Whether what an optimizer knows can be told row by row; otherwise, as with Adafactor, it begins anew."""
+    rows = [value for value in known.values() if isinstance(value, Tensor) and value.ndim]
+    return all(value.shape == parameter.shape for value in rows) and "step_size" not in known  # that of Rprop
 
 
 def _resized(value: Tensor, parameter: nn.Parameter) -> Tensor:

@@ -18,7 +18,7 @@ def pack(tensors: Mapping[str, Tensor] | Sequence[Tensor]) -> tuple[Tensor, Colu
     rows = []
     for name, tensor in named:
         columns.append([name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape[1:])])
-        rows.append(tensor.contiguous().flatten(1).view(torch.int8))
+        rows.append(tensor.reshape(len(tensor), -1).clone(memory_format=torch.contiguous_format).view(torch.int8))
     if len({len(row) for row in rows}) != 1:
         raise errors.wrong("The inputs of a model", "have as many samples each", [len(row) for row in rows])
     return torch.cat(rows, dim=1), columns
@@ -32,7 +32,7 @@ def unpack(rows: Tensor, columns: Columns | None) -> tuple[tuple[Any, ...], dict
     for name, kind, shape in columns:
         dtype = getattr(torch, kind)
         size = torch.Size(shape).numel() * dtype.itemsize
-        tensor = rows[:, start : start + size].contiguous().view(dtype).view(-1, *shape)
+        tensor = rows[:, start : start + size].clone(memory_format=torch.contiguous_format).view(dtype).view(-1, *shape)
         start += size
         if name is None:
             positional.append(tensor)

@@ -40,43 +40,56 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.users = 0
+        self.passing = threading.Lock()  # for networks that may store something in a pass
         self.copies = Copies()
         self.kept = Kept()
 
     def take(self, learner: "Learner", state: Hashable) -> None:
         """Copy what the learner is now; the memory is only watched."""
-        self.state = state
+        self.state: Hashable = None  # until it is complete
         network = self.copies.take("live", learner.network)
         if network is not getattr(self, "network", None):
             self.network: Network = network.eval().in_precision("fp32").requires_grad_(False)
         self.kept.follow(learner.kept)
-        self.memory = Past(learner.memory)
+        self.memory: Past | None = Past(learner.memory)
         self.labels, self.kind, self.steps = list(learner.labels), learner.kind, learner.steps
         self.prequential = learner.prequential.right, learner.prequential.asked
         self.generators = {name: generator.get_state() for name, generator in learner.generators.items()}
         known = learner.optimization.state()
         self.optimizer = {name: v.clone() if isinstance(v, Tensor) else v for name, v in known.items()}
+        self.groups, self.rates = learner.optimization.groups(learner.network), list(learner.optimization.rates)
         self.cache = Cache()
+        self.state = state
+
+    def let_go(self, of: "Snapshot | None") -> None:
+        """Stop watching the memory, if nobody uses this and it is not `of` the last step."""
+        if self is not of and not self.users:
+            self.memory = None
 
     @torch.no_grad()
     def restore(self, learner: "Learner") -> None:
         """Put the learner back."""
-        old = list(learner.network.parameters())
         for live, copied in zip(learner.network.modules(), self.network.modules(), strict=True):
+            for name in live._buffers.keys() - copied._buffers.keys():  # registered by the step itself
+                del live._buffers[name]
             for name, tensor in copied._buffers.items():
-                live._buffers[name] = None if tensor is None else _fitted(live._buffers[name], tensor)
+                live._buffers[name] = None if tensor is None else _fitted(live._buffers.get(name), tensor)
             for name, parameter in copied._parameters.items():
                 if parameter is not None:
                     fitted = _fitted(live._parameters[name], parameter)
                     if fitted is not live._parameters[name]:
                         live._parameters[name] = nn.Parameter(fitted)
-        learner.optimization.replace(old, list(learner.network.parameters()))
+        learner.optimization.regroup(learner.network, self.groups)
         learner.optimization.load_state(self.optimizer)
+        learner.optimization.set_rates(self.rates)
         learner.kept.follow(self.kept)
-        self.memory.restore()
+        if self.memory is not None:
+            self.memory.restore()
         learner.labels[:] = self.labels
         learner.row_of = {key: row for key, row in learner.row_of.items() if row < len(self.labels)}
         learner.kind, learner.steps = self.kind, self.steps
+        learner.network.columns, learner.network.output = self.network.columns, self.network.output
+        learner.memory.packed = self.kind and self.kind.columns
         learner.prequential.right, learner.prequential.asked = self.prequential
         for name, generator in learner.generators.items():
             generator.set_state(self.generators[name])
@@ -103,7 +116,8 @@ class Snapshots:
     @contextmanager
     def step(self, learner: "Learner") -> Iterator[Snapshot]:
         """Change the learner, completely or, if that fails, not at all; one thread after the other."""
-        with self.turn:
+        with self.turn, torch.inference_mode(False):
+            self.stepping = False  # whatever an interrupt has left
             with self.lock:
                 before = self._current(learner)
                 before.users += 1
@@ -114,15 +128,14 @@ class Snapshots:
                 before.restore(learner)
                 raise
             finally:
-                with self.lock:
-                    before.users -= 1
-                    self.stepping = False
-                    self.changes += 1
+                self.changes += 1
+                self.stepping = False
+                self._release(before)
 
     @contextmanager
     def asked(self, learner: "Learner") -> Iterator[Snapshot]:
         """The last complete step, which stays as it is as long as it is used."""
-        with self.lock:
+        with self.lock, torch.inference_mode(False):
             if not self.stepping:
                 learner.guard.check()
             snapshot = self._current(learner)
@@ -130,8 +143,12 @@ class Snapshots:
         try:
             yield snapshot
         finally:
-            with self.lock:
-                snapshot.users -= 1
+            self._release(snapshot)
+
+    def _release(self, snapshot: Snapshot) -> None:
+        with self.lock:
+            snapshot.users -= 1
+            snapshot.let_go(self.last)
 
     def drop(self) -> None:
         """Let go of all copies, and of what they hold of the memory."""
@@ -143,11 +160,15 @@ class Snapshots:
             return self.last
         state = (self.changes, *((id(tensor), tensor._version) for tensor in tensors(learner.network)))
         if self.last is None or self.last.state != state:
-            self.last = next((snapshot for snapshot in self.pool if not snapshot.users), None)
-            if self.last is None:
-                self.last = Snapshot()
-                self.pool.append(self.last)
-            self.last.take(learner, state)
+            fresh = next((snapshot for snapshot in self.pool if not snapshot.users), None) or Snapshot()
+            if fresh not in self.pool:
+                self.pool.append(fresh)
+            if fresh is self.last:
+                self.last = None
+            fresh.take(learner, state)
+            previous, self.last = self.last, fresh
+            if previous is not None:
+                previous.let_go(fresh)
         return self.last
 
 

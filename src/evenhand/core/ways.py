@@ -1,6 +1,7 @@
 """Ways to test: a learner is trained by one method, and tested as that method says or in further ways."""
 
 import copy
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +59,7 @@ class Ways:
         asked = [learner.network, *(weights(learner) for weights in self.weights)]
         return list({id(network): network for network in asked}.values())
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def scores(self, learner: "Learner", x: Any, *names: str) -> tuple[list[Tensor], list[Label]]:
         """The scores of samples by each of these ways, (n, labels) each, and the labels; changes nothing.
@@ -73,7 +75,8 @@ class Ways:
             shared: dict[Any, Any] = {}
             asked = [view_of(learner, self.methods[name], snapshot, shared) for name in names]
             parts = admission.samples(asked[0], x)[0].to(learner.device).split(EVALUATION_BATCH)
-            scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
+            with nullcontext() if learner.network.known else snapshot.passing:
+                scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
             labels = list(snapshot.labels)
             unseen = asked[0].network.rows - len(labels)  # rows that the head started with and no class has yet
         columns = [torch.cat(column) for column in zip(*scored, strict=True)]
@@ -82,6 +85,7 @@ class Ways:
 
 def view_of(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":
     """A learner with the state of the snapshot, for one test; tests of the same samples share what they compute."""
+    assert snapshot.memory is not None
     view = copy.copy(learner)
     view.method, view.network, view.memory, view.kept = method, snapshot.network, snapshot.memory, snapshot.kept
     view.labels, view.kind, view.steps = snapshot.labels, snapshot.kind, snapshot.steps

@@ -1,6 +1,7 @@
 """Wrapping: any classifier becomes a trunk, with a passage where its last linear layer was."""
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -12,44 +13,70 @@ from evenhand.core.cloning import cloned
 Key = str | int | None  # of the features in what a module returns; None if it returns them alone
 
 
+class HeadError(errors.InputError):
+    """The head cannot take the place of a layer."""
+
+
 class Passage(nn.Identity):
     """Stands where the layer was that our head replaces, and passes on the features that it gets."""
 
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.in_features = self.out_features = features
 
-def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, nn.Linear, str]:
-    """Put a passage in the place of a module's last Linear, or of the one called `head`.
 
-    Returns the module, which is changed, the layer and its name.
-    """
+class Replaced:
+    """A layer that was replaced, by its names in the module; copies of the module share it."""
+
+    def __init__(self, names: list[str], layer: nn.Linear) -> None:
+        self.names, self.layer = names, layer
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Replaced":
+        return self
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
+
+    def put(self, module: nn.Module, part: nn.Module) -> None:
+        """Put a part in the place of the layer, or the layer back there."""
+        for name in self.names:
+            parent, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(parent), attribute, part)
+
+
+def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, Replaced]:
+    """Put a passage in the place of a module's last Linear, or of the one called `head`; this changes the module."""
     kind = type(module).__name__
-    layers = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
+    layers = {n: m for n, m in module.named_modules(remove_duplicate=False) if isinstance(m, nn.Linear)}
     if any(isinstance(part, Passage) for part in module.modules()):
         raise errors.InputError(
             f"This {kind} already belongs to a learner, whose head has replaced its last layer. Build another one."
         )
-    if not layers or (
-        isinstance(module, nn.Sequential) and list(module.modules())[-1] is not list(layers.values())[-1]
-    ):
+    if not layers or (head is None and not isinstance(_end(module), nn.Linear)):
         raise errors.InputError(
             f"The last layer of {kind} must be a Linear, which the head replaces. If the module computes features, "
             "wrap it with Network.of(module, dim=<length of a feature>)."
         )
     if head is not None and head not in layers:
         raise errors.unknown(f"Linear in this {kind}", head, layers)
-    name = list(layers)[-1] if head is None else head
-    layer = layers[name]
-    if nn.parameter.is_lazy(layer.weight):
-        raise errors.InputError(f"The layer '{name}' of {kind} has no shape yet. Call the module once on some samples.")
+    layer = layers[list(layers)[-1] if head is None else head]
+    if any(nn.parameter.is_lazy(parameter) for parameter in module.parameters()):
+        raise errors.InputError(f"Some layers of {kind} have no shape yet. Call the module once on some samples.")
+    replaced = Replaced([name for name, part in layers.items() if part is layer], layer)
     if layer is module:
-        return Passage(), layer, name
-    put(module, name, Passage())
-    return module, layer, name
+        return Passage(layer.in_features), replaced
+    replaced.put(module, Passage(layer.in_features))
+    return module, replaced
 
 
-def put(module: nn.Module, name: str, part: nn.Module) -> None:
-    """Put a part in a place of a module."""
-    parent, _, attribute = name.rpartition(".")
-    setattr(module.get_submodule(parent), attribute, part)
+def _end(module: nn.Module) -> nn.Module:
+    """Where a Sequential certainly ends; of other modules the last Linear, which may be their end."""
+    while isinstance(module, nn.Sequential) and len(module):
+        module = module[-1]
+    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    return linear[-1] if linear else module
 
 
 @torch.no_grad()
@@ -63,21 +90,21 @@ def trial(
     """
     copied, kind = cloned(trunk).eval(), type(trunk).__name__
     passages = [part for part in copied.modules() if isinstance(part, Passage)]
-    passed: list[Tensor] = []
+    passed: list[tuple[Tensor, Tensor]] = []  # also as it was when it was passed
     for passage in passages:
-        passage.register_forward_hook(lambda _, __, features: passed.append(features))
+        passage.register_forward_hook(lambda _, __, features: passed.append((features, features.clone())))
     positional, named = arguments
     returned = _items(copied(*positional, **named))
-    found = {key: value for key, value in returned.items() if not passages or (passed and _same(value, passed[-1]))}
+    found = {key: value for key, value in returned.items() if not passages or (passed and _same(value, *passed[-1]))}
     if output is not None and output not in found:
         raise errors.unknown(f"output of this {kind}", output, map(str, returned))
     if passages and not passed:
-        raise errors.InputError(
+        raise HeadError(
             f"{kind} does not use its layer '{name}', which the head has replaced. Name the layer that classifies: "
             "Learner(model, head='...')."
         )
     if not found:
-        raise errors.InputError(
+        raise HeadError(
             f"{kind} does not return what its layer '{name}' passes on, so the head cannot take this layer's place. If "
             "a softmax or the like follows it, remove that. If another layer classifies, name it: Learner(model, "
             "head='...')."
@@ -88,21 +115,29 @@ def trial(
 
 
 def picked(returned: Any, key: Key) -> Tensor:
-    """The features in what a trunk has returned."""
-    return returned if key is None else returned[key]
+    """The features in what a trunk has returned; it may return more in one mode than in the other."""
+    if isinstance(returned, Tensor):
+        return returned
+    found = _items(returned)
+    return found[key] if key in found else next(iter(found.values()))
 
 
 def _items(returned: Any) -> dict[Key, Tensor]:
     if isinstance(returned, Tensor):
         return {None: returned}
-    items = returned.items() if isinstance(returned, Mapping) else enumerate(returned)
+    if isinstance(returned, Mapping):
+        items: Any = returned.items()
+    elif hasattr(returned, "_asdict"):  # a named tuple
+        items = returned._asdict().items()
+    else:
+        items = vars(returned).items() if is_dataclass(returned) else enumerate(returned)
     return {key: value for key, value in items if isinstance(value, Tensor)}
 
 
-def _same(value: Tensor, passed: Tensor) -> bool:
-    """Whether a returned tensor is the one that was passed, or one of its places."""
+def _same(value: Tensor, passed: Tensor, before: Tensor) -> bool:
+    """Whether a returned tensor is the one that was passed, unchanged, or one of its places."""
     if value.data_ptr() == passed.data_ptr() and value.shape == passed.shape:
-        return True
+        return torch.equal(value, before)
     if passed.ndim < 3 or value.shape[1:] != passed.shape[-1:]:
         return False
-    return bool((passed.flatten(1, -2) == value.unsqueeze(1)).all(2).any())
+    return bool((before.flatten(1, -2) == value.unsqueeze(1)).all(2).any())

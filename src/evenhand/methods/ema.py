@@ -76,13 +76,14 @@ def tensors(network: Network) -> list[Tensor]:
 def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]:
     """The floating-point tensors of both networks.
 
-    Collecting them takes longer than averaging them, so it is done again only when the live head has grown.
+    Collecting them takes longer than averaging them, so it is done again only for a new head or other buffers.
     """
-    head, *found = _floats.get(average, (None,))
-    if head is not live.head.weight:
+    state, *found = _floats.get(average, (None,))
+    now = (id(live.head.weight), *map(id, live.buffers()))
+    if state != now:
         pairs = zip(tensors(average), tensors(live), strict=True)
         found = list(map(list, zip(*((a, b.detach()) for a, b in pairs if b.is_floating_point()), strict=True)))
-        _floats[average] = (live.head.weight, *found)
+        _floats[average] = (now, *found)
     return found[0], found[1]
 
 

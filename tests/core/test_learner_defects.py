@@ -1,0 +1,447 @@
+"""What careful users have run into: each of these once went wrong."""
+
+import copy
+import pickle
+from collections import namedtuple
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from evenhand import Learner, losses
+from evenhand.backbones import MLP
+from evenhand.core.network import DualLinear
+from evenhand.errors import DivergedError, InputError, RunError
+
+X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+Y = [0, 1] * 3
+
+
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def made(method="uer", model=None, **options):
+    return Learner(model or mlp(), method, **{"memory": 20, "replay": 4, "device": "cpu", **options})
+
+
+class Pair(nn.Module):
+    """Takes ids and a mask of another type."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.last = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+    def forward(self, ids, mask=None):
+        h = self.embed(ids)
+        return self.last(h.mean(1) if mask is None else (h * mask.unsqueeze(2)).mean(1))
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32, torch.uint8, torch.int64])
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_columns_of_any_width_and_order(kind, length):
+    ids, mask = torch.randint(10, (4, length)), torch.ones(4, length, dtype=kind)
+    for x in ({"ids": ids, "mask": mask}, {"mask": mask, "ids": ids}):
+        learner = made(model=Pair())
+        learner.observe(x, list("abab"))
+        learner.observe({"ids": ids, "mask": mask}, list("abab"))  # names are keywords, in any order
+        stored = learner.memory.samples()[0]
+        assert torch.equal(stored["ids"][:4], ids)
+        assert stored["mask"].dtype == kind
+
+
+def test_predictions_within_inference_mode(same):
+    asked, calm = made(), made()
+    for _ in range(3):
+        with torch.inference_mode():
+            asked.predict(X) if asked.labels else None
+        for learner in (asked, calm):
+            learner.observe(X, Y)
+            learner.predict(X)
+    model = mlp()
+    with torch.inference_mode():
+        asked.boundary()
+        asked.remember(X.clone(), Y)
+        asked.forget(label=0)
+        inside = made(model=model)
+        inside.observe(X.clone(), Y)
+    for learner in (asked, inside):
+        learner.observe(X, Y)
+        learner.predict(X)
+
+
+def test_an_interrupted_copy_is_not_taken_for_a_state(monkeypatch):
+    learner, calm = made(), made()
+    for _ in range(3):
+        for each in (learner, calm):
+            each.predict(X) if each.labels else None
+            each.observe(X, Y)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "_foreach_copy_", lambda *arguments: interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            learner.predict(X)
+    assert torch.equal(learner.scores(X), calm.scores(X))
+    hook = learner.network.trunk[0].register_forward_hook(lambda *arguments: interrupt())
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "_foreach_copy_", lambda *arguments: interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            learner.observe(X, [0, 5] * 3)
+    with pytest.raises(KeyboardInterrupt):
+        learner.observe(X, [0, 5] * 3)
+    hook.remove()
+    assert torch.equal(learner.scores(X), calm.scores(X))
+    assert (learner.steps, learner.labels) == (calm.steps, calm.labels)
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_head_that_failed_to_grow_still_learns(optimizer, same):
+    learner, calm = made("obc", optimizer=optimizer, lr=0.01), made("obc", optimizer=optimizer, lr=0.01)
+    learner.observe(X, Y), calm.observe(X, Y)
+    second = next(iter(learner.network.extra.values()))
+    second.grow = lambda *arguments: interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        learner.observe(X, [0, 2] * 3)
+    del second.grow
+    for _ in range(3):
+        learner.observe(X, [0, 2] * 3), calm.observe(X, [0, 2] * 3)
+    assert same(learner, calm)
+
+
+class Ends(nn.Module):
+    """As wide at its end as before it."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.first, self.last, self.end = nn.Linear(4, 8), nn.Linear(8, 8), end
+
+    def forward(self, x):
+        return self.end(self.last(self.first(x)))
+
+
+@pytest.mark.parametrize("end", [lambda z: z.log_softmax(1), lambda z: z.sigmoid_(), lambda z: z.div_(2)])
+def test_a_refused_model_stays_refused(end):
+    learner = made(model=Ends(end))
+    for _ in range(2):
+        with pytest.raises(InputError, match="does not return what its layer 'last' passes on"):
+            learner.observe(X, Y)
+    kept = made(model=Ends(end), keep=list(range(8)))
+    for _ in range(2):
+        with pytest.raises(InputError, match="does not return what its layer 'last' passes on"):
+            kept.predict(X)
+
+
+def test_an_augmentation_of_packed_samples_is_refused():
+    learner = made(model=Pair(), augment=lambda x: x + 1)
+    with pytest.raises(InputError, match="Only samples of a single tensor can be augmented"):
+        learner.observe({"ids": torch.ones(4, 3).long()}, Y[:4])
+
+
+@pytest.mark.parametrize("method", ["obc", "er", "uer"])
+def test_what_a_step_tells_beforehand_is_what_predict_says(method):
+    testing, asked = made(method), made(method)
+    for seed in range(8):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(seed))
+        expected = asked.predict(x) if asked.labels else [None] * 6
+        asked.observe(x, Y)
+        assert testing.observe(x, Y, predict=True).predicted == expected
+
+
+def test_a_slow_prediction_leaves_nothing_that_grows():
+    learner = made(memory=50)
+    learner.observe(X, Y)
+    with learner.snapshots.asked(learner):
+        learner.observe(X, Y)
+        learner.observe(X, Y)
+    for _ in range(100):
+        learner.observe(X, Y)
+    watching = [snapshot.memory for snapshot in learner.snapshots.pool if snapshot.memory is not None]
+    assert len(watching) == 1
+    assert len(watching[0].replaced) < 10
+
+
+def test_an_optimizer_must_take_the_head():
+    model = mlp()
+    with pytest.raises(InputError, match="must take all parameters that it is given"):
+        made(model=model, optimizer=lambda parameters: torch.optim.SGD(model.parameters(), 0.1))
+    made(model=model).observe(X, Y)  # the module is whole
+
+
+def test_a_backbone_belongs_to_one_learner():
+    trunk = MLP((4,))
+    first = made(model=trunk)
+    with pytest.raises(InputError, match="This MLP already belongs to a learner"):
+        made(model=trunk)
+    first.observe(X, Y)
+
+
+@pytest.mark.parametrize("options", [{"keep": ["a"]}, {"clip": -1}, {"optimizer": lambda parameters: 1 / 0}])
+def test_a_constructor_that_fails_leaves_the_module_whole(options):
+    model = mlp()
+    with pytest.raises((InputError, ZeroDivisionError)):
+        made(model=model, **options)
+    made(model=model, keep=["a", "b"]).observe(X, ["a", "c"] * 3)
+
+
+def test_a_first_batch_that_fails_decides_nothing():
+    learner = made(model=Pair())
+    ids = torch.randint(10, (4, 3))
+    with pytest.raises(InputError):
+        learner.observe((ids, torch.ones(4, 3)), [1])
+    learner.observe(ids, Y[:4])
+    assert len(learner.predict(ids)) == 4
+
+
+def test_what_is_asked_first_decides_nothing():
+    learner = made(model=Pair(), keep=["a", "b"])
+    ids, mask = torch.randint(10, (4, 3)), torch.ones(4, 3)
+    learner.predict(ids)
+    learner.observe({"ids": ids, "mask": mask}, list("abab"))
+    assert len(learner.predict({"ids": ids, "mask": mask})) == 4
+
+
+def test_a_state_with_other_labels_is_refused(same):
+    one, other, calm = made(), made(), made()
+    one.observe(X, list("pqpqpq"))
+    for each in (other, calm):
+        each.observe(X, list("qpqpqp"))
+    with pytest.raises(InputError, match="other labels, or in another order"):
+        other.load_state_dict(one.state_dict(), one.facts())
+    assert same(other, calm)
+
+
+def test_a_buffer_that_a_failed_step_registered_is_gone():
+    class Late(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x):
+            if "mean" not in self._buffers:
+                self.register_buffer("mean", x.detach().mean(0))
+            return self.last(x - self.mean)
+
+    learner = made(model=Late())
+    with pytest.raises(DivergedError):
+        learner.observe(torch.full((6, 4), 3e38) * torch.tensor([1.0, -1, 1, -1]).view(1, 4), Y)
+    learner.observe(X, Y)
+    assert learner.network.trunk.mean.abs().max() < 10
+
+
+def test_saving_within_a_step_is_refused(tmp_path):
+    learner = made()
+    learner.observe(X, Y)
+    saving = made(augment=lambda x: saving.save(tmp_path / "half") or x)
+    with pytest.raises(RunError, match="A step is under way"):
+        saving.observe(X, Y)
+    assert not (tmp_path / "half").exists()
+
+
+@pytest.mark.parametrize("method", ["gss", "obc", "derpp", "aser", "scr", "gmed"])
+def test_remembering_needs_no_mode_and_no_method(method, same):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    disturbed, calm = (made(method, model=copy.deepcopy(model)) for _ in range(2))
+    x = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    disturbed.network.eval()
+    for learner in (disturbed, calm):
+        learner.remember(x, Y)
+        learner.remember(x, Y)
+        learner.observe(x, Y)
+    assert same(disturbed, calm)
+
+
+def test_an_average_follows_buffers_that_are_assigned_anew():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            if self.training:
+                self.count = self.count + 1
+            return self.last(x)
+
+    learner = made("uer+ema", model=Counting())
+    for _ in range(30):
+        learner.observe(X, Y)
+    [average] = [value for name, value in learner.kept.items() if name.startswith("ema")]
+    assert 15 < average.trunk.count.item() < 30
+
+
+def test_layers_that_were_thawed_stay_thawed(tmp_path):
+    def frozen():
+        model = mlp()
+        model[0].requires_grad_(False)
+        return model
+
+    learner = made(model=frozen())
+    learner.observe(X, Y)
+    learner.network.trunk[0].requires_grad_(True)
+    learner.save(tmp_path / "thawed")
+    back = Learner.load(tmp_path / "thawed", frozen(), device="cpu")
+    assert back.network.trunk[0].weight.requires_grad
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Rprop", "Adagrad", "NAdam", "ASGD"])
+def test_other_optimizers_of_torch_grow_with_the_head(name, tmp_path, same):
+    def factory(parameters):
+        return getattr(torch.optim, name)(parameters, lr=0.01)
+
+    learner = made(optimizer=factory)
+    learner.observe(X, Y)
+    learner.observe(X, [2, 3] * 3)
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", mlp(), optimizer=factory, device="cpu")
+    for each in (learner, back):
+        each.observe(X, [4, 0] * 3)
+    assert same(learner, back)
+
+
+def test_options_that_a_file_has_already(tmp_path):
+    learner = made(optimizer="sgd(momentum=0.9)")
+    learner.observe(X, Y)
+    learner.save(tmp_path / "state")
+    with pytest.raises(InputError, match=r"was saved with optimizer='sgd\(momentum=0\.9\)', which stays"):
+        Learner.load(tmp_path / "state", mlp(), optimizer="adam", device="cpu")
+    with pytest.raises(InputError, match="LBFGS"):
+        made(optimizer=lambda parameters: torch.optim.LBFGS(parameters))
+
+
+def test_a_named_schedule_can_be_pickled(same):
+    learner = made(schedule="warmup(steps=3)+cosine(steps=9)")
+    learner.observe(X, Y)
+    for other in (pickle.loads(pickle.dumps(learner)), copy.deepcopy(learner)):
+        other.observe(X, Y)
+        assert other.optimizer.param_groups[0]["lr"] != 0.1
+
+
+Named = namedtuple("Named", ["hidden", "logits"])
+
+
+@dataclass
+class Output:
+    hidden: torch.Tensor
+    logits: torch.Tensor
+
+
+@pytest.mark.parametrize("wrap", [Named, Output])
+def test_outputs_with_names(wrap):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            h = self.first(x)
+            return wrap(h, self.last(h))
+
+    learner = made(model=Model(), output="logits")
+    learner.observe(X, Y)
+    assert learner.scores(X).shape == (6, 2)
+
+
+def test_more_is_returned_in_training_than_in_evaluation():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            h = self.first(x)
+            return (self.last(h), h) if self.training else self.last(h)
+
+    learner = made(model=Model())
+    learner.observe(X, Y)
+    learner.observe(X, Y)
+    assert len(learner.predict(X)) == 6
+
+
+def test_a_layer_with_two_names_and_a_parametrized_one():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleDict({"main": nn.Linear(4, 2)})
+            self.fc = self.heads["main"]
+
+        def forward(self, x):
+            return self.heads["main"](x)
+
+    made(model=Twice()).observe(X, Y)
+    normed = nn.Sequential(nn.Linear(4, 8), nn.utils.parametrizations.weight_norm(nn.Linear(8, 2)))
+    made(model=normed).observe(X, Y)
+    made(model=nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Flatten()), head="1").observe(X, Y)
+
+
+@pytest.mark.parametrize(
+    "y", [[[0], [1]] * 3, [[0, 1], [1, 0]] * 3, [torch.tensor([0])] * 6, torch.zeros(6, 1, 1), b"ababab"]
+)
+def test_columns_of_labels_in_any_form(y):
+    learner = made()
+    with pytest.raises(InputError, match="label"):
+        learner.observe(X, y)
+    assert learner.labels == []
+
+
+def test_a_fraction_is_one_label_in_any_precision():
+    learner = made()
+    learner.observe(X, [0.1, np.float32(0.1), torch.tensor(0.1), np.float64(0.1), np.float16(0.1), 0.5])
+    learner.observe(X[:2], np.array([0.1, 0.5], dtype=np.float32))
+    learner.observe(X[:2], torch.tensor([0.1, 0.5]))
+    assert learner.labels == [0.1, 0.5]
+
+
+def test_a_forward_that_writes_to_its_input_writes_to_a_copy():
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x):
+            x -= 0.5
+            return self.last(x)
+
+    learner, x = made(model=Writes()), X.clone()
+    learner.observe(x, Y, predict=True)
+    learner.predict(x)
+    assert torch.equal(x, X)
+    assert torch.equal(learner.memory.samples()[0], X)
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("P", 3), ("1", 1), ("L", 1), ("RGBA", 4)])
+def test_images_of_every_mode(mode, channels):
+    images = [Image.new("RGB", (3, 2), colour).convert(mode) for colour in ("red", "white")]
+    learner = made(model=nn.Sequential(nn.Flatten(), nn.Linear(6 * channels, 2)))
+    learner.observe(images, Y[:2])
+    x, _ = learner.memory.samples()
+    assert x.dtype == torch.uint8
+    assert x.shape == (2, channels, 2, 3)
+    assert x[1].float().mean() == 255
+
+
+def test_lengths_beside_sequences():
+    class Summed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x, lengths):
+            return self.last(x / lengths.unsqueeze(1))
+
+    learner = made(model=Summed())
+    learner.observe({"x": X, "lengths": torch.arange(1, 7)}, Y)
+    assert learner.memory.samples()[0]["lengths"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_loss_alone_without_memories():
+    head = DualLinear(4, rows=2)
+    h, y = torch.rand(3, 4), torch.tensor([0, 1, 0])
+    assert torch.equal(losses.uer(head, (h, y), (h[:0], y[:0])), losses.uer(head, (h, y)))
