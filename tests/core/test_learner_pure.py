@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from evenhand import part, resolve
+from evenhand.methods.er import CrossEntropy
+
 
 @pytest.mark.parametrize("method", ["er", "uer", "lucir", "finetune"])
 def test_predicting_changes_nothing(method, learner, images, same):
@@ -70,3 +73,19 @@ def test_new_rows_do_not_depend_on_when_the_classes_came(learner, images):
     assert torch.equal(early.network.head.weight, late.network.head.weight)
     assert torch.equal(early.network.head.bias, late.network.head.bias)
     assert early.network.head.weight.abs().max() <= 1 / math.sqrt(early.network.head.dim)
+
+
+def test_not_even_a_part_that_edits_its_batch_reaches_what_was_passed(learner, images):
+    @part("tests.Edits")
+    class Edits(CrossEntropy):
+        def __call__(self, learner, batch, replay):
+            batch.x.add_(1)
+            return CrossEntropy.__call__(self, learner, batch, replay)
+
+    made = learner(resolve("er").but(objective=Edits()))
+    for x, y in images(2):
+        for samples in (x, x / 255):
+            given = samples.clone()
+            learner(resolve("er").but(objective=Edits())).observe(samples, y)
+            assert torch.equal(samples, given)
+        made.observe(x, y)

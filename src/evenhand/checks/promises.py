@@ -201,18 +201,6 @@ def averaged_weights_answer(subject: Subject) -> None:
 
 
 @check
-def inputs_not_mutated(subject: Subject) -> None:
-    """Samples and labels stay as they were passed."""
-    learner = learner_of(subject, augment="scr", views="concat")
-    for x, y in batches(8):
-        given_x, given_y = x.clone(), y.clone()
-        learner.observe(given_x, given_y)
-        demand(torch.equal(x, given_x) and torch.equal(y, given_y), "observe changed its arguments")
-        learner.predict(given_x)
-        demand(torch.equal(x, given_x), "predict changed its argument")
-
-
-@check
 def gradients_reach_the_trunk(subject: Subject) -> None:
     """Five steps with two classes and a memory move every parameter of the trunk."""
     learner = feed(learner_of(subject), batches(4))

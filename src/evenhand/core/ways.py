@@ -1,6 +1,5 @@
 """Ways to test: a learner is trained by one method, and tested as that method says or in further ways."""
 
-import copy
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +85,8 @@ class Ways:
 def view_of(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":
     """A learner with the state of the snapshot, for one test; tests of the same samples share what they compute."""
     assert snapshot.memory is not None
-    view = copy.copy(learner)
+    view = object.__new__(type(learner))  # shares everything else; `copy.copy` would make generators of its own
+    vars(view).update(vars(learner))
     view.method, view.network, view.memory, view.kept = method, snapshot.network, snapshot.memory, snapshot.kept
     view.labels, view.kind, view.steps = snapshot.labels, snapshot.kind, snapshot.steps
     view._copies, view._cache, view._shared = snapshot.copies, snapshot.cache, shared
