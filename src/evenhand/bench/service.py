@@ -71,11 +71,13 @@ def _singles(count: int) -> dict[str, Any]:
     """A stream of single samples, and the memory of the process after a tenth of it and at its end, in MB."""
     learner = Learner(MLP((16,), hidden=32), memory=1000, device="cpu")
     x, y = torch.rand(1000, 16), [number % 10 for number in range(1000)]
-    early = 0.0
+    early, threads = 0.0, torch.get_num_threads()
+    torch.set_num_threads(1)  # more would only get in each other's way
     for number in range(count):
         learner.observe(x[number % 1000].unsqueeze(0), [y[number % 1000]])
         if number == count // 10:
             early = _resident_mb()
+    torch.set_num_threads(threads)
     return {"count": count, "early_mb": early, "late_mb": _resident_mb()}
 
 
