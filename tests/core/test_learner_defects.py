@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import threading
+import time
 from collections import namedtuple
 from dataclasses import dataclass
 
@@ -13,7 +15,7 @@ from torch import nn
 
 from evenhand import Learner, losses
 from evenhand.backbones import MLP
-from evenhand.core.network import DualLinear
+from evenhand.core.network import DualLinear, Network
 from evenhand.errors import DivergedError, InputError, RunError
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
@@ -445,3 +447,111 @@ def test_the_loss_alone_without_memories():
     head = DualLinear(4, rows=2)
     h, y = torch.rand(3, 4), torch.tensor([0, 1, 0])
     assert torch.equal(losses.uer(head, (h, y), (h[:0], y[:0])), losses.uer(head, (h, y)))
+
+
+class Watchful(nn.Module):
+    """Keeps a running mean that `state_dict` leaves out, another that only a pass registers, and a count."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.count = nn.Linear(4, 8), nn.Linear(8, 2), {"passes": 0}
+        self.register_buffer("mean", torch.zeros(8), persistent=False)
+
+    def forward(self, x):
+        h = self.first(x)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)
+            self.register_buffer("latest", h.detach().mean(0), persistent=False)
+            self.count = {"passes": self.count["passes"] + 1}
+        return self.last(torch.relu(h - self.mean))
+
+    def get_extra_state(self):
+        return self.count
+
+    def set_extra_state(self, state):
+        self.count = state
+
+
+@pytest.mark.parametrize("method", ["uer", "uer+ema", "ss_il"])
+def test_all_that_a_module_holds_is_saved(method, tmp_path, same):
+    learner = made(method, model=Watchful())
+    for _ in range(3):
+        learner.observe(X, Y)
+    learner.boundary()
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", Watchful(), device="cpu")
+    assert torch.equal(back.scores(X), learner.scores(X))
+    assert torch.equal(back.network.trunk.latest, learner.network.trunk.latest)
+    assert back.network.trunk.count == {"passes": 3}
+    for each in (learner, back):
+        each.observe(X, Y)
+    assert same(learner, back)
+    assert torch.equal(back.scores(X), learner.scores(X))
+
+
+def test_a_module_whose_state_no_file_can_hold(tmp_path):
+    model = Watchful()
+    model.get_extra_state = lambda: {1, 2}
+    learner = made(model=model)
+    learner.observe(X, Y)
+    with pytest.raises(InputError, match="'trunk._extra_state' must be a tensor, a Network, or a value that JSON"):
+        learner.save(tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("passes", ["joint", "separate"])
+def test_a_module_that_writes_to_its_input(passes):
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.last(x.mul_(2))
+
+    learner = made(model=Writes(), passes=passes)
+    for _ in range(2):
+        learner.observe(X, Y)
+    assert torch.equal(learner.memory.samples()[0][:6], X)
+
+
+@pytest.mark.parametrize("compiled", [torch.jit.script, lambda module: torch.jit.trace(module, X)])
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_trunk_of_torchscript(compiled, same):
+    ours, plain = (made("uer+ema", model=Network.of(trunk, dim=8)) for trunk in (compiled(mlp()[:2]), mlp()[:2]))
+    for learner in (ours, plain):
+        for _ in range(3):
+            learner.observe(X, Y)
+    torch.testing.assert_close(ours.scores(X), plain.scores(X))
+
+
+def test_a_copy_made_while_another_thread_learns_is_of_a_complete_step(same):
+    learner, twin = made(model=Slow()), made(model=Slow())
+    learner.observe(X, Y)
+    twin.observe(X, Y)
+    Slow.passing.clear()
+    thread = threading.Thread(target=learner.observe, args=(X, Y))
+    thread.start()
+    Slow.passing.wait()
+    copied = copy.deepcopy(learner)
+    thread.join()
+    twin.observe(X, Y)
+    assert same(copied, twin)
+
+
+class Slow(nn.Module):
+    """Tells when it passes something on, and takes its time."""
+
+    passing = threading.Event()
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        h = self.first(x)
+        if self.training:
+            Slow.passing.set()
+            time.sleep(0.1)
+        return self.last(torch.relu(h))

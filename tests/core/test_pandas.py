@@ -39,3 +39,17 @@ def test_missing_labels_and_columns_are_refused():
     with pytest.raises(InputError, match="Samples must be numbers"):
         learner.observe(pd.DataFrame({"a": ["x", "y", "z"]}), [1, 2, 3])
     assert learner.labels == []
+
+
+def test_columns_of_a_frame_are_told_by_name(tmp_path):
+    import pandas as pd
+
+    x = pd.DataFrame(ROWS, columns=list("abc"))
+    learner = Learner(nn.Linear(3, 2), "er", memory=6, device="cpu")
+    learner.observe(x, [0, 1, 0])
+    learner.observe(torch.tensor(ROWS), [0, 1, 0])  # without names, by position
+    learner.save(tmp_path / "state")
+    for asked in (learner, Learner.load(tmp_path / "state", nn.Linear(3, 2), device="cpu")):
+        assert torch.equal(asked.scores(x[list("cab")]), asked.scores(x))
+        with pytest.raises(InputError, match="The column 'b', which the first samples had, is missing"):
+            asked.predict(x.rename(columns={"b": "d"}))

@@ -50,10 +50,15 @@ def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
     """Samples of the kind seen before; the first ones must fit the network."""
     known = learner.kind
     if known is not None and known.columns and isinstance(x, Mapping):  # in the order of the first ones
-        names = [name for name, *_ in known.columns]
-        x = {name: x[name] for name in names} if set(x) == set(names) else x
+        order = [name for name, *_ in known.columns]
+        x = {name: x[name] for name in order} if set(x) == set(order) else x
+    names = inputs.names(x)
+    if known is not None and known.names and names and names != known.names:
+        if missing := [name for name in known.names if name not in names]:
+            raise errors.InputError(f"The column '{missing[0]}', which the first samples had, is missing.")
+        x = x.iloc[:, [names.index(name) for name in known.names]]
     tensor, columns = inputs.samples(x)
-    kind = Kind.of(tensor, columns)
+    kind = Kind.of(tensor, columns, names)
     if known is None:
         try:
             learner.network.check_sample(unit(tensor[:1]).to(learner.device), columns)
@@ -65,7 +70,7 @@ def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
         raise errors.wrong("Every sample", f"have the shape {known.shape}", kind.shape)
     elif str(kind) != str(known):
         raise errors.wrong("Every sample", f"be of type {known}, like the first", str(kind))
-    return tensor, kind
+    return tensor, known or kind
 
 
 def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[Label]]:

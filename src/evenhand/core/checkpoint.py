@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from evenhand import __version__, backbones, errors, files
 from evenhand.core import inputs, parts, registry
 from evenhand.core.draws import seeded
+from evenhand.core.kept import through_json
 from evenhand.core.labels import Label, label
 from evenhand.core.method import Method
 from evenhand.core.network import Network
@@ -51,12 +52,13 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "head": network.replaced and network.replaced.name,
             "output": network.output,
             "still": network.still,
+            "extra": {name: through_json(name, value) for name, value in network.extra_state().items()},
             "frozen": [name for name, parameter in trunk.named_parameters() if not parameter.requires_grad],
         },
         "labels": list(learner.labels),
         "steps": learner.steps,
         "prequential": [learner.prequential.right, learner.prequential.asked],
-        "kind": learner.kind and [learner.kind.dtype, list(learner.kind.shape), learner.kind.columns],
+        "kind": learner.kind and [learner.kind.dtype, list(learner.kind.shape), *learner.kind[2:]],
         "kept": learner.kept.facts(),
     }
 
@@ -64,7 +66,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
 def tensors(learner: "Learner") -> dict[str, Tensor]:
     """Every tensor that changes, by name."""
     return {
-        **{f"network/{name}": tensor for name, tensor in learner.network.state_dict().items()},
+        **{f"network/{name}": tensor for name, tensor in learner.network.state().items()},
         **{f"memory/{name}": tensor for name, tensor in learner.memory.state_dict().items()},
         **{f"generator/{name}": generator.get_state() for name, generator in learner.generators.items()},
         **{f"kept/{name}": tensor for name, tensor in learner.kept.state_dict().items()},
@@ -83,8 +85,8 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
     learner.kind = inputs.Kind.from_json(facts["kind"]) if facts["kind"] else None
     learner.network.columns = learner.memory.packed = learner.kind and learner.kind.columns
     try:
-        learner.network.load_state_dict(below("network/"))
-    except RuntimeError:
+        learner.network.load_state(below("network/") | facts["network"].get("extra", {}))
+    except (RuntimeError, AttributeError, KeyError):
         raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
     learner.memory.load_state_dict(below("memory/"))
     learner.kept.load_state_dict(below("kept/"), facts["kept"], learner.network)

@@ -18,7 +18,8 @@ def cloned(module: M, memo: dict[int, Any] | None = None) -> M:
     """
     memo = {} if memo is None else memo
     if isinstance(module, torch.jit.ScriptModule):
-        return copy.deepcopy(module, memo)
+        with torch.no_grad():  # or its parameters would remember where they come from
+            return copy.deepcopy(module, memo)
     if id(module) not in memo:
         memo[id(module)] = made = module.__new__(type(module))
         made.__dict__.update({name: _cloned(value, memo) for name, value in module.__dict__.items()})

@@ -14,29 +14,36 @@ from evenhand.core.packing import Columns, pack
 class Kind(NamedTuple):
     """What all samples of a learner have in common: the name of their type, and the shape of one.
 
-    Samples of several tensors are rows of bytes, with their `columns`.
+    Samples of several tensors are rows of bytes, with their `columns`. Rows of a DataFrame have its `names`.
     """
 
     dtype: str
     shape: tuple[int, ...]
     columns: Columns | None = None
+    names: list[str] | None = None
 
     @classmethod
-    def of(cls, samples: Tensor, columns: Columns | None = None) -> "Kind":
+    def of(cls, samples: Tensor, columns: Columns | None = None, names: list[str] | None = None) -> "Kind":
         """The kind of a batch (n, ...)."""
-        return cls(str(samples.dtype).removeprefix("torch."), tuple(samples.shape[1:]), columns)
+        return cls(str(samples.dtype).removeprefix("torch."), tuple(samples.shape[1:]), columns, names)
 
     @classmethod
     def from_json(cls, value: Any) -> "Kind":
         """The kind that was stored as a list."""
-        dtype, shape, *columns = value
-        return cls(dtype, tuple(shape), columns[0] if columns else None)
+        dtype, shape, *others = value
+        return cls(dtype, tuple(shape), *others)
 
     def __str__(self) -> str:
         if self.columns is None:
             return f"{self.dtype} {self.shape}"
         named = [(f"{name}: " if name else "", dtype, tuple(shape)) for name, dtype, shape in self.columns]
         return ", ".join(f"{name}{dtype} {shape}" for name, dtype, shape in named)
+
+
+def names(x: Any) -> list[str] | None:
+    """The names of the columns of a DataFrame, if they tell them apart."""
+    found = list(map(str, x.columns)) if hasattr(x, "iloc") and hasattr(x, "columns") else []
+    return found if found and len(set(found)) == len(found) else None
 
 
 def samples(x: Any) -> tuple[Tensor, Columns | None]:

@@ -31,7 +31,7 @@ class Kept(UserDict[str, Any]):
         elif isinstance(value, Network):
             self.data[name] = cloned(value).eval().requires_grad_(False)
         else:
-            self.data[name] = _through_json(name, value)
+            self.data[name] = through_json(name, value)
 
     def follow(self, other: "Kept") -> None:
         """Take over everything that another one holds, in the tensors that are here already as far as they fit."""
@@ -53,7 +53,7 @@ class Kept(UserDict[str, Any]):
         state = {f"tensor/{name}": value for name, value in self.items() if isinstance(value, Tensor)}
         for name, value in self.items():
             if isinstance(value, Network):
-                state |= {f"network/{name}/{key}": tensor for key, tensor in value.state_dict().items()}
+                state |= {f"network/{name}/{key}": tensor for key, tensor in value.state().items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor], facts: Mapping[str, Any], network: Network) -> None:
@@ -62,13 +62,15 @@ class Kept(UserDict[str, Any]):
         self.update(facts["values"])
         for name in facts["networks"]:
             self[name] = network
-            _load(self[name], {key: state[f"network/{name}/{key}"] for key in network.state_dict()})
+            prefix = f"network/{name}/"
+            _load(self[name], {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)})
         for key, tensor in state.items():
             if key.startswith("tensor/"):
                 self[key.removeprefix("tensor/")] = tensor.to(network.head.weight.device)
 
 
-def _through_json(name: str, value: Any) -> Any:
+def through_json(name: str, value: Any) -> Any:
+    """A copy of a value that JSON returns unchanged; anything else is an error."""
     try:
         copied = json.loads(json.dumps(value))
     except (TypeError, ValueError):
@@ -82,6 +84,6 @@ def _through_json(name: str, value: Any) -> Any:
 def _load(network: Network, state: Mapping[str, Tensor]) -> None:
     """Load tensors that may have other shapes: a kept network has as many rows as there were classes at the time."""
     for name, tensor in network.state_dict(keep_vars=True).items():
-        if tensor.shape != state[name].shape:
+        if name in state and tensor.shape != state[name].shape:
             tensor.data = tensor.new_empty(state[name].shape)
-    network.load_state_dict(state)
+    network.load_state(state)

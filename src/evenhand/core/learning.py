@@ -1,5 +1,6 @@
 """What the parts of a method use of their learner: features, losses, the memory, the optimizer and copies."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -74,9 +75,11 @@ class Learning:
     _shared: dict[Any, Any]  # what the tests of one prediction share
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: generators as bytes, without locks and copies."""
-        states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
-        return {**vars(self), "generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
+        """For pickle and copy: generators as bytes, without locks and copies, between two steps of any thread."""
+        with self.snapshots.turn:
+            states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
+            fresh = {"generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
+            return copy.deepcopy({**vars(self), **fresh})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -3,7 +3,7 @@
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -185,6 +185,24 @@ class Network(nn.Module):
         self.precision = precision
         return self
 
+    def state(self) -> dict[str, Tensor]:
+        """All tensors that training may change, by name; buffers that `state_dict` leaves out as "buffer/..."."""
+        saved = {name: value for name, value in self.state_dict().items() if isinstance(value, Tensor)}
+        return saved | {f"buffer/{name}": tensor for name, tensor in self.named_buffers() if name not in saved}
+
+    def extra_state(self) -> dict[str, Any]:
+        """What `get_extra_state` of modules returns besides tensors, by name."""
+        return {name: value for name, value in self.state_dict().items() if not isinstance(value, Tensor)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned, and `extra_state` if it is there."""
+        saved = {name: value for name, value in state.items() if not name.startswith("buffer/")}
+        self.load_state_dict(self.extra_state() | saved)
+        for path in state.keys() - saved.keys():
+            owner, _, name = path.removeprefix("buffer/").rpartition(".")
+            module = self.get_submodule(owner)
+            module.register_buffer(name, state[path].to(self.head.weight.device, copy=True), persistent=False)
+
     def find_modes(self) -> None:
         """Remember which modules stay in evaluation mode: those in it now whose parameters are all frozen."""
         frozen = [
@@ -219,7 +237,7 @@ class Network(nn.Module):
         of = f"of the shape {shape}" if columns is None else f"of {len(columns)} tensors"
         try:
             name = self.replaced.name if self.replaced else ""
-            output, h = wrapping.trial(self.trunk, name, self.head.dim, unpack(sample.clone(), columns), self.output)
+            output, h = wrapping.trial(self.trunk, name, self.head.dim, unpack(sample, columns), self.output)
         except errors.InputError:
             raise
         except Exception as error:

@@ -25,9 +25,12 @@ def pack(tensors: Mapping[str, Tensor] | Sequence[Tensor]) -> tuple[Tensor, Colu
 
 
 def unpack(rows: Tensor, columns: Columns | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and the named arguments of a model for packed rows; rows that are not packed are the only one."""
+    """The positional and the named arguments of a model for packed rows; rows that are not packed are the only one.
+
+    They are tensors of their own, which the model may change.
+    """
     if columns is None:
-        return (rows,), {}
+        return (rows.clone(),), {}
     positional, named, start = [], {}, 0
     for name, kind, shape in columns:
         dtype = getattr(torch, kind)
