@@ -6,7 +6,8 @@ EXTRAS := .venv/.extras
 .PHONY: demo test test-slow test-all lint bench clean
 
 demo: $(READY)  ## FINE-TUNE, ER and UER on the embedded images; writes demo.html
-	$(BIN)/evenhand run finetune er uer --data fashion-cut --memory 50 --seeds 2 --threads 1 --root runs/demo
+	$(BIN)/evenhand run finetune er uer --data fashion-cut --memory 50 --seeds 6 --threads 1 \
+	    --backbone "reduced_resnet18(width=8)" --root runs/demo
 	$(BIN)/evenhand report runs/demo -o demo.html
 
 test: $(READY)  ## everything but the slow proofs
