@@ -39,6 +39,52 @@ def test_the_average_follows_its_recursion(learner, images, decay):
             np.testing.assert_allclose(part(made).state_dict()[name].numpy(), expected, rtol=2e-5, atol=2e-6)
 
 
+def by_row(history, decay):
+    """The head's average of a history, each row by its own age; rows start as they were before their first step."""
+    average, arrived = np.empty((0, 0)), []
+    for step, (started, network) in enumerate(history):
+        live = network.double().numpy()
+        for row in range(len(live)):
+            if row >= len(arrived):
+                arrived.append(step)
+                old = started[row].double().numpy() if step else live[row]
+                average = np.vstack([average, old]) if average.size else old[None]
+            age = step - arrived[row]
+            d = min(decay, (1 + age) / (10 + age))
+            average[row] = d * average[row] + (1 - d) * live[row]
+    return average
+
+
+@pytest.mark.parametrize("decay", [0.3, 0.998])
+def test_rows_are_warmed_up_by_their_own_age(learner, images, decay, tmp_path):
+    way, plain = Averaged(decay, by_row=True), Averaged(decay)
+    made, history = learner("uer", tests=f"{way.way}, ema(decay={decay})"), []
+    grow = made.network.grow
+    started = torch.empty(0)
+
+    def watched(*arguments):
+        nonlocal started
+        grow(*arguments)
+        started = made.network.head.weight.detach().clone()
+
+    made.network.grow = watched
+    for number, (x, y) in enumerate(images(14, classes=6)):
+        made.observe(x, [label % (2 + number // 3) for label in y])
+        history.append((started, made.network.head.weight.detach().clone()))
+    assert len(made.labels) == 6
+    expected = by_row(history, decay)
+    np.testing.assert_allclose(way(made).head.weight.numpy(), expected, rtol=2e-5, atol=2e-6)
+    assert not np.allclose(way(made).head.weight.numpy(), by_row(history, 0.2), rtol=1e-3)
+    assert torch.equal(way(made).trunk.conv1.weight, plain(made).trunk.conv1.weight)
+    del made.network.grow
+    made.save(tmp_path / "state")
+    loaded = Learner.load(tmp_path / "state", device="cpu")
+    for each in (made, loaded):
+        each.observe(x, y)
+    assert torch.equal(way(made).head.weight, way(loaded).head.weight)
+    assert torch.equal(way(made).head.bias, way(loaded).head.bias)
+
+
 def test_a_wrong_recursion_would_be_noticed(learner, images):
     made, history = learner("uer+ema(decay=0.3)"), []
     for x, y in images(8, classes=3):

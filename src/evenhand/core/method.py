@@ -83,8 +83,8 @@ class Method:
     logits
         False if the scores of a prediction are no logits, so that their softmax would be no probabilities.
 
-    `weights` may also declare `follow(learner)`, called after every step, and `grow(learner)`, called when the head has
-    grown.
+    `weights` may also declare `follow(learner)`, called after every step, `grow(learner)`, called when the head has
+    grown, and `way`, the name of the way to test that asks them, so that a method itself may have them.
     """
 
     retrieval: Retrieval

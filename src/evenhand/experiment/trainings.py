@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from evenhand import errors, files
 from evenhand.core import registry
@@ -85,18 +86,26 @@ def together(specs: Sequence[Spec]) -> Spec:
     """One run for specs that train alike, with the tests of all of them."""
     if len(specs) == 1:
         return specs[0]
-    shortest = min(specs, key=lambda spec: len(spec.method))
-    trained = [registry.spell(term) for term in registry.split(shortest.method)[0]]
-    base = shortest.model_copy(update={"method": registry.canonical("+".join(trained) or "er"), "tests": ""})
+    base = min(map(_trained, specs), key=lambda base: ("weights" in base.resolved.to_json(), len(base.method)))
     ways = registry.ways(", ".join(way for spec in specs for way in _ways(spec, base)))
     return base.model_copy(update={"tests": ", ".join(ways)})
 
 
+def _trained(spec: Spec) -> Spec:
+    """A spec without the ways to test it."""
+    trained = [registry.spell(term) for term in registry.split(spec.method)[0]]
+    return spec.model_copy(update={"method": registry.canonical("+".join(trained) or "er"), "tests": ""})
+
+
 def _ways(spec: Spec, base: Spec) -> list[str]:
     """The ways to test `base` that give what a spec asks for."""
-    own = [registry.spell(term) for term in registry.split(spec.method)[1]]
-    if registry.tested(base.resolved, "+".join(own)).test != spec.resolved.test:
-        own.append(spec.resolved.scoring.test)  # the methods themselves test by different logits
+    own, wanted = [registry.spell(term) for term in registry.split(spec.method)[1]], spec.resolved
+    given = registry.tested(base.resolved, "+".join(own))
+    if given.weights != wanted.weights:  # the methods themselves ask different weights
+        weights: Any = wanted.weights
+        own.append(weights.way)
+    if given.scoring.test != wanted.scoring.test:  # or test by different logits
+        own.append(wanted.scoring.test)
     ways = [[registry.spell(term) for term in registry.terms(way)] for way in registry.ways(spec.tests)]
     forms = {"dot", "cos"}
     further = [[*(term for term in own if not (term in forms and forms & {*way})), *way] for way in ways]

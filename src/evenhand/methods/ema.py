@@ -7,12 +7,14 @@ statistics, which follows them after every step:
 
 At a constant learning rate SGD circles around good weights, and their average lies nearer to the middle. It also
 forgets more slowly, since it still holds some of the weights from before the newest classes arrived. New rows of the
-head start as copies; their norms lag behind those of the live network, which a test by dot products feels more than one
-by cosines.
+head start as copies and lag behind those of the live network: with a slow average the newest classes are hardly ever
+predicted. With `by_row=True` each row of the head is warmed up by its own age, so that new rows keep up while the trunk
+and the old rows are averaged slowly.
 
 Deviations
 ----------
 1. The warm-up (1 + t) / (10 + t) keeps the random start out of the average.
+2. `by_row` is ours: d_c = min(decay, (1 + t - t_c) / (10 + t - t_c)) for the row of a class that arrived at step t_c.
 
 Cost: that of the method, with one pass over the weights after each step, and one more network in memory.
 
@@ -22,6 +24,7 @@ Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -38,14 +41,21 @@ class Averaged:
     """An exponential moving average of all that training moves."""
 
     decay: float = 0.99
+    by_row: bool = False
 
     def __post_init__(self) -> None:
         errors.number("The 'decay' parameter of ema", self.decay, 0, 1)
+        errors.truth("The 'by_row' parameter of ema", self.by_row)
 
     @property
     def name(self) -> str:
         """What the learner keeps it by."""
-        return f"ema.{self.decay}"
+        return f"ema.{self.decay}{'.by_row' * self.by_row}"
+
+    @property
+    def way(self) -> str:
+        """The way to test that asks these weights."""
+        return f"ema(decay={self.decay}, by_row={self.by_row})"
 
     def __call__(self, learner: Learner) -> Network:
         return learner.kept.get(self.name, learner.network)
@@ -60,12 +70,31 @@ class Averaged:
 
     def follow(self, learner: Learner) -> None:
         """Move towards the live weights."""
+        rows = self._rows(learner)
         if self.name not in learner.kept:
             learner.kept[self.name] = learner.network
             return
         decay = min(self.decay, (1 + learner.steps) / (10 + learner.steps))
         averages, lives = floats(self(learner), learner.network)
         get_ema_multi_avg_fn(decay)(averages, lives, 0)
+        for average, before, live, share in rows:
+            average.copy_(before.lerp_(live, share))
+
+    def _rows(self, learner: Learner) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """The head's tensors with a decay by row: the average, what it was, the live one, and the share of that."""
+        if not self.by_row:
+            return []
+        name = f"{self.name}.arrived"
+        arrived = learner.kept.get(name, torch.empty(0, dtype=torch.int64, device=learner.device))
+        if missing := learner.network.rows - len(arrived):
+            arrived = learner.kept[name] = torch.cat([arrived, arrived.new_full((missing,), learner.steps)])
+        age = (learner.steps - arrived).to(learner.network.head.weight)
+        share = 1 - ((1 + age) / (10 + age)).clamp(max=self.decay)
+        average, live = self(learner).head, learner.network.head
+        return [
+            (average.weight, average.weight.clone(), live.weight.detach(), share.unsqueeze(1)),
+            (average.bias, average.bias.clone(), live.bias.detach(), share),
+        ]
 
 
 def tensors(network: Network) -> list[Tensor]:
@@ -91,6 +120,6 @@ _floats: WeakKeyDictionary[Network, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 @way
-def ema(method: Method, decay: float = 0.99) -> Method:
-    """Any method, tested with averaged weights."""
-    return method.but(weights=Averaged(decay))
+def ema(method: Method, decay: float = 0.99, by_row: bool = False) -> Method:
+    """Any method, tested with averaged weights; `by_row` warms up each row of the head by its own age."""
+    return method.but(weights=Averaged(decay, by_row))
