@@ -11,6 +11,7 @@ A whole loop is in `examples/plain_loop.py`.
 import torch.nn.functional as F
 from torch import Tensor
 
+from evenhand import errors
 from evenhand.core.network import DualLinear
 from evenhand.core.scoring import Mix
 from evenhand.methods.uer import unbiased
@@ -43,5 +44,7 @@ def mixed(head: DualLinear, samples: Samples, mix: Mix) -> Tensor:
     ER is Mix(dot=1), in learning and in replaying; LUCIR is Mix(cos=1).
     """
     h, y = samples
-    first, *others = [weight * F.cross_entropy(head(h, form), y) for form, weight in mix]
+    if not isinstance(head, DualLinear):
+        raise errors.wrong("The 'head' of a loss", "be a DualLinear", type(head).__name__)
+    first, *others = [weight * F.cross_entropy(head(h, form), y.long()) for form, weight in mix]
     return first + others[0] if others else first

@@ -165,6 +165,17 @@ def test_what_could_not_be_fitted_is_not_fitted(clouds):
             model.predict_proba(x)
 
 
+def test_what_was_learned_before_a_failure_is_known():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    model = EvenhandClassifier(random_state=0).fit(x, ["a", "b", "d"] * 10)
+    x[10:20] = 1e25
+    with pytest.raises(ValueError, match="smaller learning rate"):
+        model.partial_fit(x[:20], ["cc"] * 20)
+    assert model.classes_.tolist() == ["a", "b", "cc", "d"] == sorted(model.learner_.labels)
+    table = model.predict_proba(x[:5])
+    assert model.classes_[table.argmax(1)].tolist() == model.predict(x[:5]).tolist() == model.learner_.predict(x[:5])
+
+
 def test_labels_of_two_kinds_are_a_value_error(clouds):
     x, y = clouds
     model = EvenhandClassifier(device="cpu").partial_fit(x, y)

@@ -53,3 +53,17 @@ def test_columns_of_a_frame_are_told_by_name(tmp_path):
         assert torch.equal(asked.scores(x[list("cab")]), asked.scores(x))
         with pytest.raises(InputError, match="The column 'b', which the first samples had, is missing"):
             asked.predict(x.rename(columns={"b": "d"}))
+
+
+def test_columns_of_several_types():
+    import pandas as pd
+
+    plain = pd.DataFrame(ROWS, columns=list("abc"))
+    mixed = plain.assign(b=[True, False, True], c=plain.c.astype("Float64"))
+    learner = Learner(nn.Linear(3, 2), "er", memory=6, device="cpu")
+    learner.observe(mixed, [0, 1, 0])
+    assert learner.memory.samples()[0].tolist() == [[0, 1, 2], [3, 0, 5], [6, 1, 8]]
+    with pytest.raises(InputError, match="must be finite"):
+        learner.observe(mixed.assign(c=pd.array([1.0, None, 2.0], dtype="Float64")), [0, 1, 0])
+    with pytest.raises(InputError, match="Samples must be numbers"):
+        learner.observe(plain.assign(b=list("xyz")), [0, 1, 0])

@@ -116,17 +116,19 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
         return table
 
     def _new_learner(self, x: Array) -> Learner:
-        errors.whole("The 'batch' of a classifier", plain(self.batch), 1)
         given = self.random_state
         seed = int(given) if isinstance(given, Integral) else check_random_state(given).randint(2**31)
         settings = {name: getattr(self, name) for name in ("method", "memory", "replay", "iterations", "lr", "device")}
         return new_learner(self.network, x.shape[1:], seed=seed, **settings)
 
     def _learn(self, learner: Learner, x: Array, y: Array, classes: Array) -> Self:
+        errors.whole("The 'batch' of a classifier", plain(self.batch), 1)
+        if learner is getattr(self, "learner_", None):
+            self.classes_ = classes  # before: if a later batch fails, the earlier ones are learned
         for start in range(0, len(x), self.batch):
             here = slice(start, start + self.batch)
             observe(learner, x[here], y[here].tolist())
-        self.learner_, self.classes_ = learner, classes  # only now: data that cannot be learned replaces nothing
+        self.learner_, self.classes_ = learner, classes  # a new one only now: what fails replaces nothing
         return self
 
     def _checked(self, X: Any, *y: Any, reset: bool = False) -> Any:

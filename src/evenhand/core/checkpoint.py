@@ -45,12 +45,14 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "clip": learner.optimization.clip,
         },
         "rates": learner.optimization.rates,
+        "optimizer": _optimizer(learner),
         "network": {
             "backbone": getattr(trunk, "recipe", None),
             "neck": network.neck is not None,
             "gamma": network.head.gamma,
             "head": network.replaced and network.replaced.name,
             "output": network.output,
+            "planar": network.planar,
             "still": network.still,
             "extra": {name: through_json(name, value) for name, value in network.extra_state().items()},
             "frozen": [name for name, parameter in trunk.named_parameters() if not parameter.requires_grad],
@@ -63,6 +65,19 @@ def facts(learner: "Learner") -> dict[str, Any]:
     }
 
 
+def _optimizer(learner: "Learner") -> dict[str, Any]:
+    """What the optimizer knows besides tensors, and the options of its groups as far as JSON returns them unchanged."""
+    state, groups = learner.optimization.state().items(), learner.optimization.options()
+    return {
+        "values": {name: through_json(f"optimizer/{name}", v) for name, v in state if not isinstance(v, Tensor)},
+        "groups": [{name: value for name, value in group.items() if _is_json(value)} for group in groups],
+    }
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, float, str)
+
+
 def tensors(learner: "Learner") -> dict[str, Tensor]:
     """Every tensor that changes, by name."""
     return {
@@ -70,7 +85,7 @@ def tensors(learner: "Learner") -> dict[str, Tensor]:
         **{f"memory/{name}": tensor for name, tensor in learner.memory.state_dict().items()},
         **{f"generator/{name}": generator.get_state() for name, generator in learner.generators.items()},
         **{f"kept/{name}": tensor for name, tensor in learner.kept.state_dict().items()},
-        **{f"optimizer/{name}": value for name, value in learner.optimization.state().items()},
+        **{f"optimizer/{name}": v for name, v in learner.optimization.state().items() if isinstance(v, Tensor)},
     }
 
 
@@ -90,7 +105,9 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
         raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
     learner.memory.load_state_dict(below("memory/"))
     learner.kept.load_state_dict(below("kept/"), facts["kept"], learner.network)
-    learner.optimization.load_state(below("optimizer/"))
+    optimizer = facts.get("optimizer", {"values": {}, "groups": []})
+    learner.optimization.load_state(below("optimizer/") | optimizer["values"])
+    learner.optimization.set_options(optimizer["groups"] or [{} for _ in learner.optimization.rates])
     learner.optimization.set_rates(facts.get("rates", learner.optimization.rates))
     for name, state in below("generator/").items():
         learner.generators[name].set_state(state)
@@ -113,8 +130,14 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
                 raise errors.InputError(f"{path} was saved with a function as '{name}'. Pass it as {name}=...")
             if name in options and facts["settings"].get(name, "given") != "given":
                 raise errors.InputError(f"{path} was saved with {name}='{facts['settings'][name]}', which stays.")
+        if callable(settings.get("optimizer")):
+            del settings["lr"]  # which is that of the optimizer
         learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
-        learner.load_state_dict(tensors, facts)
+        try:
+            learner.load_state_dict(tensors, facts)
+        except BaseException:
+            learner.network.give_back()
+            raise
     except (KeyError, TypeError, AttributeError) as error:
         raise errors.RunError(f"{path} is damaged: {error} is missing or wrong.") from None
     return learner
@@ -143,7 +166,7 @@ def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | Non
                 raise errors.InputError(f"{path} was saved with a custom network. Pass it as network=...")
             module = backbones.rebuild(shape["backbone"])
         network = Network.of(module, head=shape.get("head") or None, neck=shape["neck"], gamma=shape["gamma"])
-    network.output = shape.get("output")
+    network.output, network.planar = shape.get("output"), shape.get("planar", False)
     try:
         frozen = [network.trunk.get_parameter(name) for name in shape.get("frozen", ())]
         for parameter in network.trunk.parameters() if "frozen" in shape else ():

@@ -31,20 +31,23 @@ class Classifier(nn.Module):
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """The logits of samples (n, ...)."""
         if self._bytes:
-            inputs = tuple(x.float() / 255 for x in inputs)
-        inputs = tuple(x.to(self.head.weight.dtype) if x.is_floating_point() else x for x in inputs)
+            if inputs[0].is_floating_point():
+                raise errors.wrong("Samples of this module", "be uint8, like those that it was learned from", "floats")
+            inputs = (inputs[0].float() / 255,)
+        inputs, named = tuple(map(self._typed, inputs)), {name: self._typed(x) for name, x in named.items()}
         h = picked(self.trunk(*inputs, **named), self._output)
         couple, form = self._scoring.couple, self._scoring.test
         if self.neck is not None:
             h = torch.relu(self.neck(h, "dot" if couple == "head" else form))
         return self.head(h, "dot" if couple == "neck" else form)[:, : len(self.labels)]
 
+    def _typed(self, x: Tensor) -> Tensor:
+        return x.to(self.head.weight.dtype) if x.is_floating_point() else x
+
 
 def exported(learner: "Learner", test: str) -> Classifier:
     """The module that answers as the learner does now, by the method's own test or one of `tests`."""
-    if test not in learner.ways.methods:
-        raise errors.unknown("test of this learner", test, [way for way in learner.ways.methods if way])
-    method = learner.ways.methods[test]
+    method = learner.ways.method(test)
     if parts.IDS.get(type(method.prediction)) not in LINEAR or not getattr(method.prediction, "persist", True):
         raise errors.InputError(f"{type(method.prediction).__name__} is no layer of a network, so it has no module.")
     with learner.snapshots.asked(learner) as snapshot, torch.inference_mode(False):

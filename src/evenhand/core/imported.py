@@ -20,9 +20,9 @@ def imported(name: str) -> Callable[..., Method]:
         raise _unusable(name, error) from None
 
     @wraps(made)
-    def build(**arguments: Any) -> Method:
+    def build(*tested: Method, **arguments: Any) -> Method:
         try:
-            method = made(**arguments)
+            method = made(*tested, **arguments)
         except errors.EvenhandError:
             raise
         except Exception as error:

@@ -74,7 +74,10 @@ def _tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if hasattr(x, "iloc"):  # a DataFrame
-        x = x.to_numpy()
+        kinds = {getattr(kind, "kind", "O") for kind in getattr(x, "dtypes", ())}
+        array = x.to_numpy()
+        mixed = array.dtype == object and kinds and kinds <= set("fiub")  # numbers of several types
+        x = x.to_numpy(np.float32, na_value=np.nan) if mixed else array
     if isinstance(x, list | tuple) and x:
         if all(map(_is_image, x)):
             x = [image.convert({"P": "RGB", "1": "L"}.get(image.mode, image.mode)) for image in x]

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from evenhand import errors
@@ -22,8 +23,8 @@ def plain(y: Any, count: int) -> list[Label]:
         fix = "y.ravel()" if shape[1:] == (1,) * (len(shape) - 1) else "y.argmax(1), if they are one-hot"
         raise errors.wrong("The labels", "be as many as the samples, (n,)", shape, f"Pass {fix}.")
     if isinstance(y, Tensor) and y.is_floating_point():
-        y = y.detach().cpu().float().numpy()
-    exact = isinstance(y, np.ndarray) and y.dtype.kind == "f" and y.dtype.itemsize < 8
+        y = _array(y)
+    exact = isinstance(y, np.ndarray) and (y.dtype.kind in "mM" or (y.dtype.kind == "f" and y.dtype.itemsize < 8))
     values = list(y) if exact else y.tolist() if hasattr(y, "tolist") else y
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise errors.wrong("The labels", "be a sequence with one label per sample", y)
@@ -35,20 +36,29 @@ def plain(y: Any, count: int) -> list[Label]:
 def label(value: Any) -> Label:
     """One label as plain Python: tuples instead of lists, and 1 instead of 1.0, which are one label."""
     if isinstance(value, Tensor):
-        value = (value.float() if value.is_floating_point() else value).detach().cpu().numpy()
+        value = _array(value)
     if isinstance(value, np.ndarray):
         if value.ndim:
             raise errors.wrong("A label", "be a single value", value)
         value = value[()]
-    if isinstance(value, np.floating) and value.dtype.itemsize < 8:
+    if isinstance(value, np.floating) and value.dtype.itemsize < 8 and not float(value).is_integer():
         value = float(str(value))  # 0.1 in any precision is 0.1
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates, which would become numbers
         value = value.item()
     if isinstance(value, list | tuple):
         return tuple(label(item) for item in value)
     if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, str):
+        return str.__str__(value)  # not the member of an Enum, which no file could hold
+    if isinstance(value, float) and not value.is_integer():
+        return float(value)
+    return value if isinstance(value, bool) else int(value)
+
+
+def _array(y: Tensor) -> Any:
+    """A tensor as an array of the same precision; numpy has no bfloat16."""
+    return (y.float() if y.dtype == torch.bfloat16 else y).detach().cpu().numpy()
 
 
 def _shape(y: Any) -> tuple[int, ...]:

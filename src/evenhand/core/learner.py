@@ -148,6 +148,8 @@ class Learner(Learning):
         for part in self.method.parts("passes"):
             self.passes = part.passes
         self.generators = {purpose: generator(seed, purpose) for purpose in PURPOSES}
+        if keep is not None and (not isinstance(keep, Sequence) or isinstance(keep, str)):
+            raise errors.wrong("The labels to 'keep'", "be a list", keep)
         known = [] if keep is None else labels.plain(keep, len(keep))
         self.network = Network.of(network, head=head)
         try:

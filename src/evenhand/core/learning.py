@@ -1,6 +1,5 @@
 """What the parts of a method use of their learner: features, losses, the memory, the optimizer and copies."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +12,7 @@ from evenhand import errors
 from evenhand.core import admission, checkpoint
 from evenhand.core.augment import with_views
 from evenhand.core.batch import Batch
+from evenhand.core.cloning import copied
 from evenhand.core.compiled import Compiled
 from evenhand.core.copies import Copies
 from evenhand.core.divergence import DivergenceGuard
@@ -79,7 +79,8 @@ class Learning:
         with self.snapshots.turn:
             states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
             fresh = {"generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
-            return copy.deepcopy({**vars(self), **fresh})
+            memo: dict[int, Any] = {}
+            return {name: copied(value, memo) for name, value in {**vars(self), **fresh}.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -129,7 +130,9 @@ class Learning:
 
     def follow(self, loss: Tensor, gradients: Mapping[nn.Parameter, Tensor | None]) -> None:
         """Take one step of the optimizer along the gradients of some parameters, if they and the loss are finite."""
-        norm = get_total_norm([gradient for gradient in gradients.values() if gradient is not None])
+        norm = get_total_norm(
+            [g.coalesce().values() if g.is_sparse else g for g in gradients.values() if g is not None]
+        )
         self.guard.record(self.steps, loss.detach(), norm)
         self.optimization.follow(self.steps, gradients, norm)
         self._cache.clear()

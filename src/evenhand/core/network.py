@@ -46,11 +46,13 @@ class DualLinear(nn.Module):
         self.bias = nn.Parameter(torch.cat([self.bias.detach(), rows[:, -1]]))
 
     def forward(self, h: Tensor, form: Form) -> Tensor:
-        """Map h (n, dim) to (n, rows) in the given form."""
+        """Map h (..., dim) to (..., rows) in the given form."""
         if form == "dot":
             return F.linear(h, self.weight, self.bias)
+        if form != "cos":
+            raise errors.wrong("The form of logits", "be dot or cos", form)
         w_norm = torch.linalg.vector_norm(self.weight, dim=1) + EPSILON
-        h_norm = torch.linalg.vector_norm(h, dim=1, keepdim=True) + EPSILON
+        h_norm = torch.linalg.vector_norm(h, dim=-1, keepdim=True) + EPSILON
         return F.linear(h, self.weight) * (self.gamma / (h_norm * w_norm))
 
 
@@ -72,10 +74,11 @@ class Network(nn.Module):
     def __init__(self, trunk: nn.Module, dim: int, *, neck: bool = False, gamma: float = 10.0) -> None:
         super().__init__()
         self.trunk = trunk
-        self.neck = DualLinear(dim, rows=dim, gamma=gamma) if neck else None
-        self.head = DualLinear(dim, gamma=gamma)
+        self.neck = DualLinear(dim, rows=dim, gamma=gamma).float() if neck else None
+        self.head = DualLinear(dim, gamma=gamma).float()  # whatever torch's default is
         self.extra = nn.ModuleDict()  # further modules of a method
         self.precision = "fp32"
+        self.planar = False  # whether channels must not come last, since the trunk uses `view` on images
         self.columns: Columns | None = None  # of packed samples
         self.output: wrapping.Key = None  # where the features are in what the trunk returns, if it is not they alone
         self.still: list[str] = []  # the modules that stay in evaluation mode
@@ -134,7 +137,7 @@ class Network(nn.Module):
 
     def through(self, trunk: Callable[..., Any], x: Tensor) -> Tensor:
         """The same through another form of the trunk, such as a compiled one."""
-        positional, named = unpack(x, self.columns)
+        positional, named = self._arguments(x, self.columns)
         with computing(self.precision, x.device):
             try:
                 returned = trunk(*positional, **named)
@@ -143,6 +146,9 @@ class Network(nn.Module):
                     raise
                 returned = self._alone(positional, named)
         return wrapping.picked(returned, self.output).to(self.head.weight.dtype)
+
+    def _arguments(self, x: Tensor, columns: Columns | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return unpack(x.contiguous() if self.planar else x, columns)
 
     def _alone(self, positional: Sequence[Any], named: dict[str, Any]) -> Any:
         """A pass of a single sample, which batch normalisation cannot normalise: it uses its running statistics."""
@@ -169,15 +175,16 @@ class Network(nn.Module):
         return self.head(h, "dot" if couple == "neck" else form)
 
     def channels_last(self) -> "Network":
-        """Lay out the weights of 2D convolutions as they are fastest, where that is safe."""
+        """Lay out the weights of 2D convolutions as they are fastest, where that is safe and the trunk can use it."""
         narrow = [part for part in self.modules() if isinstance(part, nn.Conv2d) and _narrow(part)]
         for part in narrow:
             if _planar not in part._forward_pre_hooks.values():
                 part.register_forward_pre_hook(_planar)
         others = {id(part.weight) for part in narrow}
+        layout = torch.contiguous_format if self.planar else torch.channels_last
         for parameter in self.parameters():
             if parameter.ndim == 4 and id(parameter) not in others:
-                parameter.data = parameter.data.to(memory_format=torch.channels_last)
+                parameter.data = parameter.data.to(memory_format=layout)
         return self
 
     def in_precision(self, precision: str) -> "Network":
@@ -237,10 +244,14 @@ class Network(nn.Module):
         of = f"of the shape {shape}" if columns is None else f"of {len(columns)} tensors"
         try:
             name = self.replaced.name if self.replaced else ""
-            output, h = wrapping.trial(self.trunk, name, self.head.dim, unpack(sample, columns), self.output)
+            arguments = self._arguments(sample, columns)
+            output, h = wrapping.trial(self.trunk, name, self.head.dim, arguments, self.output)
         except errors.InputError:
             raise
         except Exception as error:
+            if "view size is not compatible" in str(error) and not self.planar:
+                self.planar = True
+                return self.channels_last().check_sample(sample, columns)
             cause = str(error).partition("\n")[0]
             integers = (
                 " If they are no tokens, pass floats." if columns is None and not sample.is_floating_point() else ""

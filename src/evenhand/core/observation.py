@@ -106,4 +106,5 @@ def _modeless(network: Network) -> bool:
         network.known
         and network.precision == "fp32"
         and not any(isinstance(p, (*MODAL, MOVED)) for p in network.modules())
+        and not any(p._forward_hooks or p._forward_pre_hooks for p in network.modules())
     )

@@ -1,5 +1,6 @@
 """Optimization: how gradients move the weights. Optimizers and schedules have names, so that they can be saved."""
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -155,7 +156,7 @@ class Optimization:
                 gradient = gradients.get(parameter)
                 parameter.grad = gradient if gradient is None or scale is None else gradient * scale
             if self.schedule is not None:
-                group["lr"] = rate * self.schedule(step)
+                group["lr"] = rate * errors.number(f"The schedule at step {step + 1}", plain(self.schedule(step)), 0)
         self.optimizer.step()
 
     def groups(self, network: nn.Module) -> list[list[int]]:
@@ -189,8 +190,17 @@ class Optimization:
     def state(self) -> dict[str, Any]:
         """What the optimizer knows, by the number of the parameter and the name of the value."""
         saved = self.optimizer.state_dict()["state"]
-        known = ((f"{number}/{name}", value) for number, values in saved.items() for name, value in values.items())
-        return {name: value if isinstance(value, Tensor) else torch.tensor(value) for name, value in known}
+        return {f"{number}/{name}": value for number, values in saved.items() for name, value in values.items()}
+
+    def options(self) -> list[dict[str, Any]]:
+        """What each group has besides its parameters and its learning rate; some optimizers count there."""
+        groups = self.optimizer.param_groups
+        return [{name: value for name, value in group.items() if name not in ("params", "lr")} for group in groups]
+
+    def set_options(self, options: Sequence[Mapping[str, Any]]) -> None:
+        """Take over what `options` returned."""
+        for group, values in zip(self.optimizer.param_groups, options, strict=True):
+            group.update(copy.deepcopy(values))
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take over what `state` returned."""

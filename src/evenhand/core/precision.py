@@ -29,4 +29,11 @@ def chosen(precision: str, device: torch.device) -> str:
 
 def computing(precision: str, device: torch.device) -> AbstractContextManager[None]:
     """A context in which convolutions and matrix products have this precision."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+    if precision == "bf16":
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)  # a caller's would outlive the weights
+    return nullcontext()
+
+
+def undisturbed(device: torch.device) -> AbstractContextManager[None]:
+    """A context that an autocast of the caller does not reach."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()

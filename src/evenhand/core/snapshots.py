@@ -1,5 +1,6 @@
 """Snapshots: a learner as its last complete step left it, to predict with while the next one runs, or to go back to."""
 
+import copy
 import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from evenhand.core.copies import Copies
 from evenhand.core.kept import Kept
 from evenhand.core.memory import Past
 from evenhand.core.network import Network
+from evenhand.core.precision import undisturbed
 
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
@@ -56,7 +58,8 @@ class Snapshot:
         self.prequential = learner.prequential.right, learner.prequential.asked
         self.generators = {name: generator.get_state() for name, generator in learner.generators.items()}
         known = learner.optimization.state()
-        self.optimizer = {name: v.clone() if isinstance(v, Tensor) else v for name, v in known.items()}
+        self.optimizer = {name: v.clone() if isinstance(v, Tensor) else copy.deepcopy(v) for name, v in known.items()}
+        self.options = copy.deepcopy(learner.optimization.options())
         self.groups, self.rates = learner.optimization.groups(learner.network), list(learner.optimization.rates)
         self.cache = Cache()
         self.state = state
@@ -81,6 +84,7 @@ class Snapshot:
                         live._parameters[name] = nn.Parameter(fitted)
         learner.optimization.regroup(learner.network, self.groups)
         learner.optimization.load_state(self.optimizer)
+        learner.optimization.set_options(self.options)
         learner.optimization.set_rates(self.rates)
         learner.kept.follow(self.kept)
         if self.memory is not None:
@@ -116,7 +120,7 @@ class Snapshots:
     @contextmanager
     def step(self, learner: "Learner") -> Iterator[Snapshot]:
         """Change the learner, completely or, if that fails, not at all; one thread after the other."""
-        with self.turn, torch.inference_mode(False):
+        with self.turn, torch.inference_mode(False), undisturbed(learner.device):
             self.stepping = False  # whatever an interrupt has left
             with self.lock:
                 before = self._current(learner)
@@ -141,7 +145,8 @@ class Snapshots:
             snapshot = self._current(learner)
             snapshot.users += 1
         try:
-            yield snapshot
+            with undisturbed(learner.device):
+                yield snapshot
         finally:
             self._release(snapshot)
 

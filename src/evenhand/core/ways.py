@@ -41,11 +41,22 @@ class Ways:
 
     def check_probable(self, name: str) -> None:
         """Raise if the scores of this way are no logits, whose softmax would be probabilities."""
-        prediction = self.methods[name].prediction if name in self.methods else None
+        prediction = self.method(name).prediction
         if not getattr(prediction, "logits", True):
             raise errors.InputError(
                 f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Ask for its scores."
             )
+
+    def method(self, name: str) -> Method:
+        """The method that is tested by a name, however that is spelled."""
+        if isinstance(name, str) and name in self.methods:
+            return self.methods[name]
+        spelled, known = registry.ways(name) if isinstance(name, str) else [], [way for way in self.methods if way]
+        if len(spelled) == 1 and spelled[0] in known:
+            return self.methods[spelled[0]]
+        if not known:
+            raise errors.InputError(f"Name the test {errors.shown(name)} when making the learner: tests='...'.")
+        raise errors.unknown("test of this learner", name, known)
 
     def notify(self, event: str, learner: "Learner") -> None:
         """Call what the weights declare for an event of training."""
@@ -65,14 +76,12 @@ class Ways:
 
         They are those of the learner's last complete step, also while another thread is within the next one.
         """
-        for name in names:
-            if name not in self.methods:
-                raise errors.unknown("test of this learner", name, [way for way in self.methods if way])
+        methods = [self.method(name) for name in names]
         with learner.snapshots.asked(learner) as snapshot:
             if not snapshot.labels:
                 raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
             shared: dict[Any, Any] = {}
-            asked = [view_of(learner, self.methods[name], snapshot, shared) for name in names]
+            asked = [view_of(learner, method, snapshot, shared) for method in methods]
             parts = admission.samples(asked[0], x)[0].to(learner.device).split(EVALUATION_BATCH)
             with nullcontext() if learner.network.known else snapshot.passing:
                 scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]

@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from evenhand import errors
 from evenhand.core.cloning import cloned
+from evenhand.core.draws import seeded
 
 Key = str | int | None  # of the features in what a module returns; None if it returns them alone
 
@@ -49,6 +51,8 @@ class Replaced:
 def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, Replaced]:
     """Put a passage in the place of a module's last Linear, or of the one called `head`; this changes the module."""
     kind = type(module).__name__
+    if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
+        raise errors.InputError("This module is compiled. Pass it as it was before, with compile=True.")
     layers = {n: m for n, m in module.named_modules(remove_duplicate=False) if isinstance(m, nn.Linear)}
     if any(isinstance(part, Passage) for part in module.modules()):
         raise errors.InputError(
@@ -94,9 +98,16 @@ def trial(
     for passage in passages:
         passage.register_forward_hook(lambda _, __, features: passed.append((features, features.clone())))
     positional, named = arguments
-    returned = _items(copied(*positional, **named))
+    called: set[nn.Module] = set()
+    with register_module_forward_pre_hook(lambda part, _: called.add(part)):
+        returned = _items(copied(*positional, **named))
+    if called & set(trunk.modules()):
+        raise HeadError(
+            f"{kind} holds a function that refers to the module itself, such as a lambda, so a copy of it would still "
+            "use the original. Make it a method."
+        )
     found = {key: value for key, value in returned.items() if not passages or (passed and _same(value, *passed[-1]))}
-    if output is not None and output not in found:
+    if output is not None and output not in returned:
         raise errors.unknown(f"output of this {kind}", output, map(str, returned))
     if passages and not passed:
         raise HeadError(
@@ -111,7 +122,26 @@ def trial(
         )
     fitting = [key for key, value in found.items() if value.shape[1:] == (dim,)] or list(found)
     key = fitting[0] if output is None else output
+    if key not in found:
+        raise errors.InputError(f"The output '{output}' of {kind} is not what its layer '{name}' passes on.")
+    if passages and not _same_in_training(copied, arguments, key, passed):
+        raise HeadError(f"In training, {kind} returns something else before its logits. Let it return them first.")
     return key, found[key]
+
+
+def _same_in_training(copied: nn.Module, arguments: Any, key: Key, passed: list[tuple[Tensor, Tensor]]) -> bool:
+    """Whether the features are in the same place of what a copy returns in training mode, where it may return more."""
+    positional, named = (
+        [torch.cat([x, x]) for x in arguments[0]],
+        {n: torch.cat([x, x]) for n, x in arguments[1].items()},
+    )
+    passed.clear()
+    try:
+        with seeded(0, "trial"):
+            value = picked(copied.train()(*positional, **named), key)
+    except Exception:  # whatever two equal samples cannot be used for; a step will tell
+        return True
+    return not passed or _same(value, *passed[-1])
 
 
 def picked(returned: Any, key: Key) -> Tensor:
