@@ -110,6 +110,20 @@ def test_a_folder_without_a_spec_is_run_as_the_dry_run_says(capsys, file, tmp_pa
     assert code == 0
 
 
+def test_a_dry_run_counts_trainings_and_not_their_tests(capsys, file, tmp_path):
+    file.write_text(GRID.replace('["er", "uer(alpha=0.3)"]', '["er", "er+ema", "er+cos"]'))
+    _, out, _ = call(capsys, "grid", file, "--dry-run")
+    assert out.endswith("2 runs in runs: 2 missing.\n")
+    assert len({row[-1] for row in rows(out)}) == 2
+    call(capsys, "grid", file, "--engine", "inline", "--threads", 1)
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {row[-1] for row in rows(out)}
+    _, out, _ = call(capsys, "grid", file, "--dry-run")
+    assert out.endswith("2 runs in runs: 2 done.\n")
+    file.write_text(GRID.replace('["er", "uer(alpha=0.3)"]', '["er+ema"]').replace("seeds = 2", "seeds = 1"))
+    _, out, _ = call(capsys, "grid", file, "--dry-run")
+    assert out.endswith("1 run in runs: 1 done.\n")
+
+
 def test_a_dry_run_of_nothing_makes_no_folder(capsys, file, tmp_path):
     assert call(capsys, "grid", file, "--dry-run")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["grid.toml"]
@@ -239,6 +253,9 @@ def test_a_wrong_option_gets_one_sentence_and_nothing_runs(capsys, file, tmp_pat
         ('method = "er"\ndata = "cifar"', "grid.toml: There is no dataset called 'cifar'. Did you mean cifar10"),
         ('method = "er"\ndata = "npz:nowhere.npz"', "There is no file nowhere.npz"),
         ('method = "er"\nmemry = 3', "In the grid {file}: There is no field of a grid called 'memry'"),
+        ('method = "er"\nthreads = 2', "'threads' is an option of the command: evenhand grid FILE --threads"),
+        ('method = "er"\nneck = "true"', "The 'neck' of a run must be True or False"),
+        ('method = "er+cos"\ntests = "dot"', "'er+cos+dot' cannot be composed"),
         ("methods = [", "{file} is not valid TOML"),
     ],
 )
@@ -327,6 +344,8 @@ def test_a_search_with_a_run_that_fails_has_no_choice(capsys, tmp_path):
         (["er", "--field", "lr"], "A --field must look like"),
         (["er", "--field", "alpha=0,1"], "There is no field to search called 'alpha'"),
         (["er", "--field", "tested=test"], "'tested' defines what is measured"),
+        (["er", "--field", "tests=ema,ncm"], "'tests' defines what is measured"),
+        (["uer", "--field", "lr=1,2", "--tests", "ema"], "Name that: evenhand tune uer+ema"),
         (["uerr", "--field", "lr=1,2"], "There is no method called 'uerr'"),
         (["er", "--field", "lr=1,2", "--data", "cifar"], "There is no dataset called 'cifar'"),
         (["er", "--field", "lr=1,2", "--seeds", "0"], "The number of --seeds must be"),

@@ -63,13 +63,15 @@ def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
     """Print the state of every run and what would be done with it."""
     from evenhand.experiment.records import inventory
     from evenhand.experiment.spec import titles
+    from evenhand.experiment.trainings import plan as planned
 
+    runs = planned(specs, [root])
     plan: list[dict[str, Any]] = []
     for spec, title in zip(specs, titles(specs), strict=True):
-        exists = (root / spec.key / "spec.json").exists()
-        row = inventory.read_entry(root / spec.key) if exists else None
+        key = runs[spec].key
+        row = inventory.read_entry(root / key) if (root / key / "spec.json").exists() else None
         state, stage = (row.state, row.stage) if row else ("missing", 0)
-        plan.append({"key": spec.key, "run": title, "state": state, "stage": stage})
+        plan.append({"key": key, "run": title, "state": state, "stage": stage})
     if json:
         print_json({"schema": 1, "root": str(root), "runs": plan})
         return
@@ -81,5 +83,6 @@ def _show_plan(specs: "Sequence[Spec]", root: Path, json: bool) -> None:
         "key": [line["key"] for line in plan],
     }
     stdout().print(fitting(columns, texts=("run",), optional=("key",)))
-    counts = Counter(line["state"] for line in plan)
-    print(f"{len(plan)} runs in {root}: {', '.join(f'{count} {state}' for state, count in counts.items())}.")
+    states = {line["key"]: line["state"] for line in plan}
+    counts = ", ".join(f"{count} {state}" for state, count in Counter(states.values()).items())
+    print(f"{len(states)} run{'s' * (len(states) != 1)} in {root}: {counts}.")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -160,7 +160,7 @@ def _answer(outcome: "Outcome", spec: "Spec") -> "Outcome":
     """What a run says of a spec that it answers."""
     from evenhand.experiment.result import Result
 
-    return outcome.tested_as(spec) if isinstance(outcome, Result) else replace(outcome, spec=spec)
+    return outcome.tested_as(spec) if isinstance(outcome, Result) else outcome
 
 
 def print_json(value: Any) -> None:

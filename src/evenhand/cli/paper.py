@@ -37,7 +37,8 @@ class Selection:
     methods
         Comma-separated methods as the definition spells them, e.g. er,uer,iid++.
     tests
-        Comma-separated ways to test every method besides its own, e.g. ema; each is a further row, without training.
+        Comma-separated ways to test every method besides its own, e.g. ema; each is a further row of the same
+        training. Finished runs that lack it are trained again.
     """
 
     seeds: int | None = None

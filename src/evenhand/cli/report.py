@@ -31,4 +31,5 @@ def report(
     if not finished:
         raise InputError(f"There is no finished run in {root}. Start one with evenhand run.")
     page.write(finished, output)
-    print(f"{output}: {len({result.key for result in finished})} runs")
+    count = len({result.key for result in finished})
+    print(f"{output}: {count} run{'s' * (count != 1)}")

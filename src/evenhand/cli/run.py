@@ -70,7 +70,7 @@ def conclude(outcomes: "Sequence[Outcome]", json: bool) -> int:
     from evenhand.experiment.result import Result, by_setting
     from evenhand.experiment.spec import titles
 
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    failures = list(dict.fromkeys(outcome for outcome in outcomes if isinstance(outcome, Failure)))
     rows = [row for outcome in outcomes if isinstance(outcome, Result) for row in outcome.rows()]
     settings = by_setting(list({row.spec: row for row in rows}.values()))
     names = titles([runs[0].spec for runs in settings], seeds=False)

@@ -59,6 +59,8 @@ def tune(
         raise InputError("A grid tries every combination: use --trials with --search optuna.")
     if search == "optuna" and (counted := [axis.name for axis in axes if axis.count]):
         raise InputError(f"Optuna proposes any value in a range: remove the number of points from '{counted[0]}'.")
+    if "tests" in settings.fields():
+        raise InputError(f"A search chooses by the method's own test. Name that: evenhand tune {method}+ema.")
     tuner = tuning.Tuning(method, axes, settings.fields(), preset=settings.preset, seeds=seeds)
     settings.prepare()
 

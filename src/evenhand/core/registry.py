@@ -218,8 +218,13 @@ def cost(text: str) -> float:
 
 
 def canonical(text: str) -> str:
-    """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order."""
-    return "+".join(map(spell, sorted(terms(text), key=lambda term: (term[0].way, term[0].name))))
+    """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order.
+
+    >>> canonical("ncm+ema(decay=0.99)+uer+ema")
+    'uer+ema+ncm'
+    """
+    trained, ways = (sorted(found, key=lambda term: term[0].name) for found in split(text))
+    return "+".join([*map(spell, trained), *dict.fromkeys(map(spell, ways))])
 
 
 def spell(term: Term) -> str:

@@ -46,7 +46,7 @@ class Settings:
         Literal["wait", "realtime"],
         "The stream waits for the learner, or a method misses batches while it computes: with C_D = 1.5 every third.",
     ] = "wait"
-    imbalance: Annotated[float, Ge(1), "Long tail: size of the largest class relative to the smallest."] = 1
+    imbalance: Annotated[float, Ge(1), "Long tail: size of the largest class relative to the smallest."] = 1.0
     stages: Annotated[int, Ge(1), "Number of class groups that arrive one after another."] = 5
     tested: Annotated[
         Literal["test", "validation"], "Evaluate on the test set, or on a tenth of the training samples held out."

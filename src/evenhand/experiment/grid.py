@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors
-from evenhand.core.settings import PRESETS
+from evenhand.core.settings import CONDITIONS, PRESETS
 from evenhand.experiment.spec import Spec
 
 PLURALS = {"methods": "method", "seeds": "seed"}
 OTHERS = ("title", "root", "preset", "part")
+COMMAND = ("engine", "workers", "threads", *CONDITIONS)  # how runs are executed, which a grid does not say
 MOST = 100_000  # runs; more are surely a mistake
 
 
@@ -67,6 +68,8 @@ def _singular(fields: dict[str, Any]) -> dict[str, Any]:
     singular: dict[str, Any] = {}
     for name, value in fields.items():
         field = PLURALS.get(name, name)
+        if name in COMMAND:
+            raise errors.InputError(f"'{name}' is an option of the command: evenhand grid FILE --{name} ...")
         if field not in Spec.model_fields and name != "preset":
             raise errors.unknown("field of a grid", name, [*Spec.model_fields, *PLURALS, *OTHERS])
         if field in singular:

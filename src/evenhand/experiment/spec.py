@@ -16,6 +16,7 @@ from evenhand.core.ways import Ways
 
 BOTH = "cos, dot"  # the tests of older runs with the field forms = "both"
 NUMBERS = [name for name, setting in RUN.items() if {int, float} & set(setting.kinds)]
+TRUTHS = [name for name, setting in RUN.items() if setting.kinds == (bool,)]
 
 
 class Spec(Settings, BaseModel):
@@ -29,6 +30,11 @@ class Spec(Settings, BaseModel):
         if isinstance(value, bool):  # which pydantic takes for 0 or 1
             raise errors.wrong(f"The '{info.field_name}' of a run", RUN[str(info.field_name)].must, value)
         return value
+
+    @field_validator(*TRUTHS, mode="before")
+    @classmethod
+    def _truth(cls, value: Any, info: ValidationInfo) -> Any:
+        return errors.truth(f"The '{info.field_name}' of a run", value)
 
     @field_validator("method")
     @classmethod
@@ -59,8 +65,8 @@ class Spec(Settings, BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Spec":
-        if self.tests:
-            _ = self.ways  # raises if a way does not fit the method
+        for way in registry.ways(self.tests):
+            registry.resolve(f"{self.method}+{way}")  # the name of its row; raises if the way does not fit the method
         if (self.views == "none") != (self.augment == "none"):
             raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
         own = getattr(streams.resolve(self.order), "stages", None)
@@ -153,11 +159,12 @@ def titles(specs: Sequence[Spec], seeds: bool = True) -> list[str]:
     differ = [
         name
         for name in Spec.model_fields
-        if name not in ("method", "seed") and len({repr(spec[name]) for spec in fields}) > 1
+        if name not in ("method", "seed") and len({spec[name] for spec in fields}) > 1
     ]
 
     def title(spec: dict[str, Any]) -> str:
-        differing = [str(spec[name]) if name in ("data", "order") else f"{name} {spec[name]}" for name in differ]
+        given = [name for name in differ if spec[name] != ""]
+        differing = [str(spec[name]) if name in ("data", "order") else f"{name} {spec[name]}" for name in given]
         return " ".join([spec["method"], *differing, *([f"seed {spec['seed']}"] if seeds else [])])
 
     return [title(spec) for spec in fields]

@@ -41,6 +41,16 @@ class Archive:
                         return result
         return None
 
+    def begun(self, spec: Spec) -> Spec | None:
+        """The spec of an interrupted or running run whose tests include those of a spec; its own run comes first."""
+        own = [root / spec.key for root in self._roots]
+        for path in (*own, *self._folders):
+            if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
+                with suppress(errors.RunError):
+                    if Folder(path.parent, donor).status().get("state") in ("running", "stopped", "failed"):
+                        return donor
+        return None
+
     def _spec(self, path: Path) -> Spec | None:
         """The spec of the run in a folder; None if there is none, or if its key is another."""
         if path not in self._specs:
@@ -54,7 +64,8 @@ class Archive:
 def plan(specs: Iterable[Spec], roots: Sequence[Path]) -> dict[Spec, Spec]:
     """For each spec the run that answers it, so that nothing is trained twice.
 
-    That is a finished run in one of the folders whose tests include it, or else one run for all specs that train alike.
+    That is a finished run in one of the folders whose tests include it, or else one run for all specs that train alike,
+    which may have begun with further tests.
     """
     archive, runs, missing = Archive(roots), {}, []
     for spec in dict.fromkeys(specs):
@@ -65,7 +76,8 @@ def plan(specs: Iterable[Spec], roots: Sequence[Path]) -> dict[Spec, Spec]:
         else:
             missing.append(spec)
     for group in alike(missing):
-        runs |= dict.fromkeys(group, together(group))
+        run = together(group)
+        runs |= dict.fromkeys(group, archive.begun(run) or run)
     return runs
 
 

@@ -69,7 +69,9 @@ class RunEntry:
 def inventory(root: Path, with_results: bool = False) -> list[RunEntry]:
     """All runs below a root in order of their keys, even damaged ones; with the results of finished ones if wanted."""
     if not root.is_dir():
-        raise errors.RunError(f"There is no folder {root}.")
+        raise errors.RunError(
+            f"{root} is a file, not a folder of runs." if root.exists() else f"There is no folder {root}."
+        )
     try:
         paths = [path for path in sorted(root.iterdir()) if _looks_like_a_run(path)]
     except OSError as error:
