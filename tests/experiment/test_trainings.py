@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from evenhand import errors
-from evenhand.experiment.records.inventory import inventory, results
-from evenhand.experiment.run import run
-from evenhand.experiment.spec import Spec
+from evenhand import errors, metrics
+from evenhand.experiment.records.filters import select
+from evenhand.experiment.records.inventory import by_test, inventory, results
+from evenhand.experiment.run import Paused, run
+from evenhand.experiment.spec import Spec, titles
 from evenhand.experiment.trainings import Archive, plan, together
 from evenhand.report.html import page as page_of
 
@@ -39,6 +40,9 @@ def test_specs_that_train_alike_are_one_run():
         (["scored(learn='cos')", "scored(learn='cos', test='cos')"], "scored(learn='cos')", "cos"),
         (["lucir", "scored(learn='cos', replay='cos')"], "lucir", "dot"),
         (["uer", "uer+cos+ema(decay=0.5)"], "uer", "cos+ema(decay=0.5)"),
+        (["even", "pcr"], "pcr", "ema(decay=0.998, by_row=True)"),
+        (["even", "pcr+ncm"], "pcr", "ema(decay=0.998, by_row=True), ncm"),
+        (["even", "even+ncm", "even+dot"], "even", "dot, ncm"),
     ],
 )
 def test_a_run_for_several_specs(names, method, tests):
@@ -141,3 +145,43 @@ def test_records_of_before_tests_had_names(tmp_path):
     assert Spec.read(fields) == tested
     assert run(tested, tmp_path).records == result.records
     assert finished(spec_of("uer+cos"), [tmp_path]).tested_as(spec_of("uer+cos")).accuracy == result.rows()[1].accuracy
+
+
+@pytest.mark.parametrize(
+    ("method", "tests"), [("er+cos", "dot"), ("er+ema", "ema(decay=0.5)"), ("er+ema+ncm", "cos, ema(decay=0.5)+ncm")]
+)
+def test_a_test_whose_row_has_no_name_is_refused_before_training(method, tests):
+    with pytest.raises(errors.InputError, match="cannot be composed"):
+        spec_of(method, tests=tests)
+
+
+def test_a_way_named_twice_is_one_row():
+    assert spec_of("er", tests="ema+ema, ema").tests == "ema"
+    assert spec_of("er+ema+ema").method == "er+ema"
+
+
+def test_an_interrupted_run_with_more_tests_is_resumed(tmp_path):
+    begun = spec_of("uer", tests="ema, ncm", stages=5)
+    with pytest.raises(Paused):
+        run(begun, tmp_path, until=2)
+    asked = [spec_of(name, stages=5) for name in ("uer", "uer+ema")]
+    assert plan(asked, [tmp_path]) == dict.fromkeys(asked, begun)
+    other = spec_of("uer+cos", stages=5)  # which it cannot answer
+    assert plan([other], [tmp_path]) == {other: other}
+    (tmp_path / begun.key / "status.json").write_text("{")
+    assert plan(asked, [tmp_path])[asked[0]] != begun
+
+
+def test_progress_names_only_what_differs():
+    specs = [spec_of("er"), spec_of("uer", tests="ema"), Spec.read({**spec_of("mir").model_dump(), "imbalance": 1})]
+    assert titles(specs) == ["er seed 0", "uer tests ema seed 0", "mir seed 0"]
+
+
+def test_conditions_hold_for_rows_and_not_for_trainings(tmp_path):
+    run(spec_of("uer", tests="cos, ema"), tmp_path)
+    rows = by_test(inventory(tmp_path, with_results=True))
+    assert [row.spec.method for row in rows] == ["uer", "uer+cos", "uer+ema"]
+    [tested] = select(rows, ["method = uer+cos"])
+    assert tested.accuracy == metrics.average(tested.result.accuracy) != rows[0].accuracy
+    best = max(row.accuracy for row in rows)
+    assert {row.accuracy for row in select(rows, [f"accuracy >= {best}"])} == {best}

@@ -34,10 +34,10 @@ def compare(
     """
     from evenhand.core.registry import canonical
     from evenhand.experiment.records.filters import select
-    from evenhand.experiment.records.inventory import inventory, results
+    from evenhand.experiment.records.inventory import by_test, inventory, results
 
     check_format(json, csv)
-    chosen = select(inventory(root, with_results=True), where or ())
+    chosen = select(by_test(inventory(root, with_results=True)), where or ())
     warn_skipped(chosen)
     finished = results(chosen)
     if not finished:

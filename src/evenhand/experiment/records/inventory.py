@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,17 @@ def results(entries: Sequence[RunEntry]) -> list[Result]:
     """The results of entries that were read with them: one for each way in which a run was tested."""
     rows = [row for entry in entries if entry.result for row in entry.result.rows()]
     return list({row.spec: row for row in reversed(rows)}.values())[::-1]
+
+
+def by_test(entries: Sequence[RunEntry]) -> list[RunEntry]:
+    """Entries that were read with results, one for each way in which a run was tested, under the name of its row."""
+    rows = []
+    for entry in entries:
+        for row in entry.result.rows() if entry.result else ():
+            accuracy, forgetting = metrics.average(row.accuracy), metrics.forgetting(row.accuracy)
+            rows.append(replace(entry, spec=row.spec, accuracy=accuracy, forgetting=forgetting, result=row))
+        rows += [] if entry.result else [entry]
+    return rows
 
 
 def read_entry(path: Path, ours: bool = False, with_result: bool = False) -> RunEntry:
