@@ -21,6 +21,6 @@ def test_links_of_the_page_exist():
     assert all((DOCS / link).is_file() for link in links)
 
 
-def test_only_scorings_and_pcr_do_not_compose():
+def test_only_scorings_and_contrasts_with_proxies_do_not_compose():
     closed = {row["name"] for row in catalogue.rows() if not row["composes"]}
-    assert closed == {"lucir", "uer", "uer_a", "pcr"}
+    assert closed == {"even", "lucir", "uer", "uer_a", "pcr"}
