@@ -190,9 +190,10 @@ def averaged_weights_answer(subject: Subject) -> None:
     learner = feed(learner_of(subject, tests="ema"), *two_stages())
     x = batches(1, classes=(0, 1, 2, 3), start=40)[0][0]
     averaged = learner.scores(x, test="ema")
-    [_, average] = learner.ways.networks(learner)
+    average = learner.ways.method("ema").weights(learner)
     learner.network.load_state_dict(average.state_dict())
-    learner.kept.pop("ema.0.99")
+    for name in [name for name in learner.kept if name.startswith("ema.")]:
+        del learner.kept[name]  # also an average of the method's own
     learner.changed()
     demand(torch.equal(averaged, learner.scores(x)), "the scores are not those of the averaged weights")
 
