@@ -53,7 +53,7 @@ def test_a_damaged_run_is_named_and_left_out(report, done, tmp_path, file, conte
     (bad / file).write_text(content)
     page = tmp_path / "page.html"
     code, out, err = report(tmp_path / "runs", "-o", page)
-    assert (code, out) == (0, f"{page}: 1 runs\n")
+    assert (code, out) == (0, f"{page}: 1 run\n")
     assert err.startswith(f"Skipped: {sentence.format(bad)}")
     assert err.count("\n") == 1
     assert spec_of("er").key in page.read_text()
@@ -66,7 +66,7 @@ def test_an_outdated_run_is_named_and_left_out(report, done, tmp_path):
     old.rename(old.with_name(old.name[:-12] + "0123456789ab"))
     page = tmp_path / "page.html"
     code, out, err = report(tmp_path / "runs", "-o", page)
-    assert (code, out) == (0, f"{page}: 1 runs\n")
+    assert (code, out) == (0, f"{page}: 1 run\n")
     assert "Skipped: " in err
     assert f"The key of this run is now {spec_of('uer').key}." in err
 
@@ -76,7 +76,7 @@ def test_runs_that_are_not_done_are_left_out_without_a_word(report, done, tmp_pa
     write(tmp_path, spec_of("uer"), "running", stages=1)
     write(tmp_path, spec_of("mir"), "failed", stages=0, error="no")
     page = tmp_path / "page.html"
-    assert report(tmp_path, "-o", page) == (0, f"{page}: 1 runs\n", "")
+    assert report(tmp_path, "-o", page) == (0, f"{page}: 1 run\n", "")
 
 
 def test_nothing_but_damaged_runs_is_an_error_after_their_names(report, done, tmp_path):
