@@ -192,6 +192,7 @@ def test_a_copy_of_a_learner_goes_its_own_way(copied, train, images, same):
     original.predict(images(1)[0][0])
     other = copied(original)
     assert same(other, original)
+    assert other.labels is other.memory.labels
     for x, y in images(3, seed=7):
         other.observe(x, y)
         twin.observe(x, y)

@@ -22,12 +22,11 @@ def cloned(module: M, memo: dict[int, Any] | None = None) -> M:
             return copy.deepcopy(module, memo)
     if id(module) not in memo:
         memo[id(module)] = made = module.__new__(type(module))
-        made.__dict__.update({name: copied(value, memo) for name, value in module.__dict__.items()})
+        made.__dict__.update({name: _cloned(value, memo) for name, value in module.__dict__.items()})
     return memo[id(module)]
 
 
-def copied(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy of any value, with what it holds of modules and tensors; `memo` is that of `copy.deepcopy`."""
+def _cloned(value: Any, memo: dict[int, Any]) -> Any:
     if id(value) in memo:
         return memo[id(value)]
     if isinstance(value, nn.Module):
@@ -37,9 +36,9 @@ def copied(value: Any, memo: dict[int, Any]) -> Any:
         memo[id(value)] = nn.Parameter(tensor, value.requires_grad) if isinstance(value, nn.Parameter) else tensor
         return memo[id(value)]
     if type(value) in (dict, OrderedDict):
-        return type(value)((key, copied(item, memo)) for key, item in value.items())
+        return type(value)((key, _cloned(item, memo)) for key, item in value.items())
     if type(value) in (list, tuple):
-        return type(value)(copied(item, memo) for item in value)
+        return type(value)(_cloned(item, memo) for item in value)
     try:
         return copy.deepcopy(value, memo)
     except Exception:  # a lock, a file, a socket

@@ -1,8 +1,9 @@
 """What the parts of a method use of their learner: features, losses, the memory, the optimizer and copies."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -12,7 +13,7 @@ from evenhand import errors
 from evenhand.core import admission, checkpoint
 from evenhand.core.augment import with_views
 from evenhand.core.batch import Batch
-from evenhand.core.cloning import copied
+from evenhand.core.cloning import cloned
 from evenhand.core.compiled import Compiled
 from evenhand.core.copies import Copies
 from evenhand.core.divergence import DivergenceGuard
@@ -75,12 +76,17 @@ class Learning:
     _shared: dict[Any, Any]  # what the tests of one prediction share
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: generators as bytes, without locks and copies, between two steps of any thread."""
+        """For pickle and copy: generators as bytes, without locks and copies."""
+        states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
+        return {**vars(self), "generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy between two steps of any thread."""
         with self.snapshots.turn:
-            states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
-            fresh = {"generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
-            memo: dict[int, Any] = {}
-            return {name: copied(value, memo) for name, value in {**vars(self), **fresh}.items()}
+            made = memo[id(self)] = object.__new__(type(self))
+            cloned(self.network, memo)  # first, since `deepcopy` cannot copy every module
+            made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
