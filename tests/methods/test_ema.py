@@ -85,6 +85,16 @@ def test_rows_are_warmed_up_by_their_own_age(learner, images, decay, tmp_path):
     assert torch.equal(way(made).head.bias, way(loaded).head.bias)
 
 
+def test_a_row_is_as_old_as_its_class_even_if_the_head_had_it_before(learner, images):
+    way = Averaged(0.998, by_row=True)
+    grown, whole = (learner("uer", tests=way.way, rows=rows) for rows in (0, 4))
+    for made in (grown, whole):
+        for number, (x, y) in enumerate(images(9, classes=4)):
+            made.observe(x, [label % (2 + number // 3) for label in y])
+    arrived = [made.kept[f"{way.name}.arrived"] for made in (grown, whole)]
+    assert arrived[0].tolist() == arrived[1].tolist() == [0, 0, 3, 6]
+
+
 def test_a_wrong_recursion_would_be_noticed(learner, images):
     made, history = learner("uer+ema(decay=0.3)"), []
     for x, y in images(8, classes=3):

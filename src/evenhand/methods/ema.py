@@ -25,6 +25,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -86,9 +87,9 @@ class Averaged:
             return []
         name = f"{self.name}.arrived"
         arrived = learner.kept.get(name, torch.empty(0, dtype=torch.int64, device=learner.device))
-        if missing := learner.network.rows - len(arrived):
+        if missing := len(learner.labels) - len(arrived):
             arrived = learner.kept[name] = torch.cat([arrived, arrived.new_full((missing,), learner.steps)])
-        age = (learner.steps - arrived).to(learner.network.head.weight)
+        age = F.pad(learner.steps - arrived, (0, learner.network.rows - len(arrived))).to(learner.network.head.weight)
         share = 1 - ((1 + age) / (10 + age)).clamp(max=self.decay)
         average, live = self(learner).head, learner.network.head
         return [
