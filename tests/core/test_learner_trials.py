@@ -316,10 +316,10 @@ def test_a_module_is_free_again_after_a_failed_load(tmp_path):
 
 
 def test_tests_are_asked_for_in_any_spelling():
-    learner = made(tests="ncm+ema(decay=0.99)")
+    learner = made(tests="ncm+ema(decay=0.998)")
     learner.observe(X, Y)
     expected = learner.scores(X, test="ema+ncm")
-    for spelling in ("ncm+ema", "ema(decay=0.99)+ncm", "ncm + ema"):
+    for spelling in ("ncm+ema", "ema(decay=0.998, by_row=True)+ncm", "ncm + ema"):
         assert torch.equal(learner.scores(X, test=spelling), expected)
     for wrong in ("ema", "cos", "nothing", ["ema"]):
         with pytest.raises(InputError):

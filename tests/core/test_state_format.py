@@ -34,7 +34,7 @@ def test_a_file_of_every_format_loads(number):
     assert learner.labels == Y
     assert learner.steps == 5
     expected = json.loads((KEPT / f"format{number}.json").read_text())
-    for test in ("", "ema"):
+    for test in ("", "ema(decay=0.99, by_row=False)"):  # the latter was saved as `ema`, when that was the default
         assert learner.scores(X, test=test).tolist() == [pytest.approx(row, abs=1e-5) for row in expected[test]]
     learner.observe(X, Y)
 
@@ -45,6 +45,7 @@ def test_a_file_says_what_wrote_it(tmp_path):
     assert facts["format"] == FORMAT
     assert facts["versions"] == {"evenhand": evenhand.__version__, "torch": torch.__version__}
     assert facts["modules"] == []
+    assert facts["settings"]["tests"] == "ema(decay=0.998, by_row=True)"
 
 
 def test_a_file_of_a_later_format(tmp_path):

@@ -51,8 +51,8 @@ def test_what_trains_otherwise_is_no_way():
 
 
 def test_names_are_spelled_one_way():
-    assert registry.canonical("ema(decay=0.99)+uer") == "uer+ema"
-    assert registry.ways("ncm+ema, cos,, ema(decay=0.99), ema") == ["cos", "ema", "ema+ncm"]
+    assert registry.canonical("ema(decay=0.998)+uer") == "uer+ema"
+    assert registry.ways("ncm+ema, cos,, ema(decay=0.998), ema") == ["cos", "ema", "ema+ncm"]
     assert registry.ways("") == []
 
 

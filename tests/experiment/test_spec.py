@@ -55,6 +55,22 @@ def test_a_revision_changes_the_key(monkeypatch):
     assert Spec.make(method="uer").key != before
 
 
+@pytest.mark.parametrize("given", [{"tests": "ema"}, {"method": "uer+ema"}])
+def test_a_new_default_changes_the_key_though_not_the_spelling(monkeypatch, given):
+    from dataclasses import replace
+
+    from evenhand.core import registry
+    from evenhand.methods.ema import ema
+
+    spec = Spec.make(**{"method": "uer", **given})
+    before = spec.key
+    fast = replace(registry.recipes()["ema"], build=lambda method, decay=0.5, by_row=True: ema(method, decay, by_row))
+    recipes = {**registry.recipes(), "ema": fast}
+    monkeypatch.setattr(registry, "recipes", lambda: recipes)
+    assert Spec.make(**{"method": "uer", **given}) == spec
+    assert spec.key != before
+
+
 def test_presets_say_how_images_are_shown_and_hands_override():
     for data in ("cifar10", "cifar100", "miniimagenet"):
         own = Spec.make(method="uer", data=data)

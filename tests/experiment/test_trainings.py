@@ -40,8 +40,8 @@ def test_specs_that_train_alike_are_one_run():
         (["scored(learn='cos')", "scored(learn='cos', test='cos')"], "scored(learn='cos')", "cos"),
         (["lucir", "scored(learn='cos', replay='cos')"], "lucir", "dot"),
         (["uer", "uer+cos+ema(decay=0.5)"], "uer", "cos+ema(decay=0.5)"),
-        (["even", "pcr"], "pcr", "ema(decay=0.998, by_row=True)"),
-        (["even", "pcr+ncm"], "pcr", "ema(decay=0.998, by_row=True), ncm"),
+        (["even", "pcr"], "pcr", "ema"),
+        (["even", "pcr+ncm"], "pcr", "ema, ncm"),
         (["even", "even+ncm", "even+dot"], "even", "dot, ncm"),
     ],
 )

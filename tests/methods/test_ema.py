@@ -8,6 +8,12 @@ from torch import nn
 from evenhand import Learner, errors, resolve
 from evenhand.methods.ema import Averaged
 
+EMA = Averaged(0.998, by_row=True)
+
+
+def plain(decay):
+    return f"ema(decay={decay}, by_row=False)"
+
 
 def tensors(network):
     return {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -30,7 +36,7 @@ def transcribed(history, decay):
 
 @pytest.mark.parametrize("decay", [0.5, 0.99, 1.0])
 def test_the_average_follows_its_recursion(learner, images, decay):
-    made, history = learner(f"uer+ema(decay={decay})", tests="ema(decay=0.3)"), []
+    made, history = learner("uer", tests=f"{plain(decay)}, {plain(0.3)}"), []
     for x, y in images(14, classes=3):
         made.observe(x, y)
         history.append(tensors(made.network))
@@ -57,8 +63,8 @@ def by_row(history, decay):
 
 @pytest.mark.parametrize("decay", [0.3, 0.998])
 def test_rows_are_warmed_up_by_their_own_age(learner, images, decay, tmp_path):
-    way, plain = Averaged(decay, by_row=True), Averaged(decay)
-    made, history = learner("uer", tests=f"{way.way}, ema(decay={decay})"), []
+    way, alike = Averaged(decay, by_row=True), Averaged(decay)
+    made, history = learner("uer", tests=f"{way.way}, {plain(decay)}"), []
     grow = made.network.grow
     started = torch.empty(0)
 
@@ -75,7 +81,7 @@ def test_rows_are_warmed_up_by_their_own_age(learner, images, decay, tmp_path):
     expected = by_row(history, decay)
     np.testing.assert_allclose(way(made).head.weight.numpy(), expected, rtol=2e-5, atol=2e-6)
     assert not np.allclose(way(made).head.weight.numpy(), by_row(history, 0.2), rtol=1e-3)
-    assert torch.equal(way(made).trunk.conv1.weight, plain(made).trunk.conv1.weight)
+    assert torch.equal(way(made).trunk.conv1.weight, alike(made).trunk.conv1.weight)
     del made.network.grow
     made.save(tmp_path / "state")
     loaded = Learner.load(tmp_path / "state", device="cpu")
@@ -86,17 +92,16 @@ def test_rows_are_warmed_up_by_their_own_age(learner, images, decay, tmp_path):
 
 
 def test_a_row_is_as_old_as_its_class_even_if_the_head_had_it_before(learner, images):
-    way = Averaged(0.998, by_row=True)
-    grown, whole = (learner("uer", tests=way.way, rows=rows) for rows in (0, 4))
+    grown, whole = (learner("uer+ema", rows=rows) for rows in (0, 4))
     for made in (grown, whole):
         for number, (x, y) in enumerate(images(9, classes=4)):
             made.observe(x, [label % (2 + number // 3) for label in y])
-    arrived = [made.kept[f"{way.name}.arrived"] for made in (grown, whole)]
+    arrived = [made.kept[f"{EMA.name}.arrived"] for made in (grown, whole)]
     assert arrived[0].tolist() == arrived[1].tolist() == [0, 0, 3, 6]
 
 
 def test_a_wrong_recursion_would_be_noticed(learner, images):
-    made, history = learner("uer+ema(decay=0.3)"), []
+    made, history = learner(f"uer+{plain(0.3)}"), []
     for x, y in images(8, classes=3):
         made.observe(x, y)
         history.append(tensors(made.network))
@@ -111,9 +116,9 @@ def test_new_rows_start_as_copies_of_the_live_ones(learner, images, method):
     made = learner(f"{method}+ema")
     for x, _ in images(4):
         made.observe(x, [0] * len(x))
-    before = tensors(Averaged()(made))
+    before = tensors(EMA(made))
     made.grow(2)
-    after, live = Averaged()(made).state_dict(), made.network.state_dict()
+    after, live = EMA(made).state_dict(), made.network.state_dict()
     assert after.keys() == live.keys()
     for name, tensor in after.items():
         old = tuple(map(slice, before[name].shape))
@@ -122,12 +127,12 @@ def test_new_rows_start_as_copies_of_the_live_ones(learner, images, method):
         rest = torch.ones_like(tensor, dtype=torch.bool)
         rest[old] = False
         assert torch.equal(tensor[rest], live[name][rest])
-    assert len(Averaged()(made).head.bias) == 3
+    assert len(EMA(made).head.bias) == 3
 
 
 def test_before_the_first_step_the_live_weights_answer(learner):
     made = learner("uer+ema")
-    assert Averaged()(made) is made.network
+    assert EMA(made) is made.network
 
 
 def test_frozen_layers_are_not_moved_and_buffers_are():
@@ -137,7 +142,7 @@ def test_frozen_layers_are_not_moved_and_buffers_are():
     drawn = torch.Generator().manual_seed(0)
     for _ in range(6):
         made.observe(torch.rand(5, 16, generator=drawn), [0, 1, 0, 1, 2])
-    average = Averaged()(made)
+    average = EMA(made)
     assert torch.equal(average.trunk[1].weight, made.network.trunk[1].weight)
     assert not torch.equal(average.trunk[2].running_mean, made.network.trunk[2].running_mean)
     assert not average.training

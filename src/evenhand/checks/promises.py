@@ -178,7 +178,7 @@ def further_tests_leave_no_trace(subject: Subject) -> None:
     plain = feed(learner_of(subject), *two_stages())
     tested = feed(learner_of(subject, tests="dot, cos, ema"), *two_stages())
     own, more = everything(plain), everything(tested)
-    added = [name for name in more if name.startswith("kept/network/ema.")]
+    added = [name for name in more if name.startswith(("kept/network/ema.", "kept/tensor/ema."))]
     names = [name for name in changed(own, more) if name not in ("facts", *added)]
     demand(bool(added), "the average of the weights is not part of the state")
     demand(not names, f"further tests changed {', '.join(names)}")

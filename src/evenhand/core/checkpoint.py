@@ -24,6 +24,7 @@ L = TypeVar("L", bound="Learner")
 FORMAT = 2  # raise it when an older version can no longer read what this one writes
 SETTINGS = (*(name for name in LEARNER if name != "memory"), "rows")
 GIVEN = ("augment", "optimizer", "schedule")  # may be functions of the user's, which cannot be saved
+MEANT = {"ema": {"decay": 0.99, "by_row": False}}  # before `tests` were saved in full
 OPTIONS = (*GIVEN, "on_step", "compile", "precision", "device", "store")
 
 
@@ -42,6 +43,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "augment": "given" if callable(learner.augment) else learner.augment,
             "optimizer": learner.optimizer_name,
             "schedule": learner.schedule,
+            "tests": registry.in_full(learner.tests),
             "clip": learner.optimization.clip,
         },
         "rates": learner.optimization.rates,
@@ -124,7 +126,11 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
         raise errors.RunError(f"{path} was written by evenhand {facts['versions']['evenhand']}. Load it with that one.")
     registry.recipes()  # registers the parts of all methods
     try:
-        settings = {**facts["settings"], **options}
+        settings = {
+            **facts["settings"],
+            "tests": registry.in_full(facts["settings"].get("tests", ""), MEANT),
+            **options,
+        }
         for name in GIVEN:
             if settings.get(name) == "given":
                 raise errors.InputError(f"{path} was saved with a function as '{name}'. Pass it as {name}=...")

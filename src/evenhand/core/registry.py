@@ -66,8 +66,12 @@ class Recipe:
     @property
     def call(self) -> str:
         """The name with all parameters and their defaults."""
-        known = [f"{name}={default!r}" for name, default in self.parameters.items()]
-        return f"{self.name}({', '.join(known)})" if known else self.name
+        return self.in_full({})
+
+    def in_full(self, arguments: Mapping[str, Any]) -> str:
+        """The name with all parameters, at their defaults where the arguments leave them out."""
+        known = self.parameters | names.bind(self.name, arguments, self.parameters)
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in known.items())})" if known else self.name
 
     def __call__(self, arguments: Mapping[str, Any], *tested: Method) -> Method:
         """Build the method, or say which parameter is wrong; a way takes the method that it tests."""
@@ -186,6 +190,21 @@ def ways(text: str) -> list[str]:
     return found
 
 
+def in_full(text: str, meant: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """A list of ways to test with all their parameters, so that it means the same should a default change.
+
+    `meant` holds the defaults that a way had when the list was written.
+
+    >>> in_full("ncm, ema(decay=0.5)")
+    'ncm, ema(decay=0.5, by_row=True)'
+    """
+    found = [terms(way) for way in names.split(text) if way]
+    return ", ".join(
+        "+".join(recipe.in_full({**(meant or {}).get(recipe.name, {}), **given}) for recipe, given in way)
+        for way in found
+    )
+
+
 def _tested(method: Method, text: str, ways: list[Term]) -> Method:
     changed: set[str] = set()
     for recipe, arguments in ways:
@@ -220,7 +239,7 @@ def cost(text: str) -> float:
 def canonical(text: str) -> str:
     """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order.
 
-    >>> canonical("ncm+ema(decay=0.99)+uer+ema")
+    >>> canonical("ncm+ema(decay=0.998)+uer+ema")
     'uer+ema+ncm'
     """
     trained, ways = (sorted(found, key=lambda term: term[0].name) for found in split(text))

@@ -114,6 +114,8 @@ class Spec(Settings, BaseModel):
     def key(self) -> str:
         """A readable prefix, and twelve digits of all that decides the numbers, revisions included."""
         given = self.model_dump(exclude_defaults=True)  # so that a new field leaves the keys of older runs as they are
+        if self.tests:
+            given["tests"] = registry.in_full(self.tests)  # so that a new default does not find older runs
         if self.tests == BOTH:
             del given["tests"]
             given["forms"] = "both"

@@ -13,9 +13,9 @@ with other methods, tests and decays, are in `results/search`.
 
                                     CIFAR-100, memory 1000    CIFAR-10, memory 200
     pcr                             23.9 (22.4 / 38.2)        50.6 (45.1 / 72.2)
-    pcr+ema, a decay of 0.99        28.9 (27.6 / 40.2)        53.0 (46.7 / 78.4)
-    pcr+ema(decay=0.995)            29.5 (29.5 / 29.8)        53.4 (47.3 / 77.7)
-    pcr+ema(decay=0.998)            28.7 (31.2 /  5.4)        55.0 (51.0 / 71.1)
+    pcr, average 0.99               28.9 (27.6 / 40.2)        53.0 (46.7 / 78.4)
+    pcr, average 0.995              29.5 (29.5 / 29.8)        53.4 (47.3 / 77.7)
+    pcr, average 0.998              28.7 (31.2 /  5.4)        55.0 (51.0 / 71.1)
     even                            29.5 (30.0 / 24.8)        54.4 (49.8 / 72.8)
 
 Deviations
