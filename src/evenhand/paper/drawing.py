@@ -3,7 +3,7 @@
 import io
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -29,11 +29,12 @@ RESERVED = {"UER": 0, "ER": 1, IMPROVED: 0, PLAIN: 1, "all": 0, "current": 1, "p
 
 def picture(rendering: Rendering, kind: str) -> bytes:
     """Draw a PNG or SVG file; the same runs give the same bytes."""
-    target = io.BytesIO()
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    with styles.page_style(), mpl.rc_context({"svg.hashsalt": rendering.item.slug}):
-        _figure(rendering).savefig(target, format=kind, dpi=DPI, facecolor=PAPER, metadata=metadata)
-    return target.getvalue()
+    return _file(lambda: _figure(rendering), rendering.item.slug, kind)
+
+
+def panels_picture(panels: Sequence[Panel], name: str, kind: str) -> bytes:
+    """The same for panels of one's own."""
+    return _file(lambda: _curves(panels), name, kind)
 
 
 def html(rendering: Rendering) -> str:
@@ -50,6 +51,14 @@ def html(rendering: Rendering) -> str:
         hours=duration(rendering.item.hours()),
         marks={FLAG: "flag", NOT_RUN: "none"},
     )
+
+
+def _file(draw: Callable[[], Figure], name: str, kind: str) -> bytes:
+    target = io.BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    with styles.page_style(), mpl.rc_context({"svg.hashsalt": name}):
+        draw().savefig(target, format=kind, dpi=DPI, facecolor=PAPER, metadata=metadata)
+    return target.getvalue()
 
 
 def _figure(rendering: Rendering) -> Figure:

@@ -1,0 +1,193 @@
+"""Generate docs/beyond.md, the page about averaged weights and streams that do not wait, from the committed records.
+
+    python scripts/beyond.py
+
+The same records give the same bytes.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from standings import BASELINE, CONTENDER, PERCENT
+
+from evenhand import files, metrics
+from evenhand.core import registry
+from evenhand.experiment.estimate import Estimate, Group, Metric, difference, grouped, percent
+from evenhand.experiment.records.inventory import inventory
+from evenhand.experiment.result import Result, by_setting
+from evenhand.methods.ema import Averaged
+from evenhand.paper import Rendering, drawing, load_item, select
+from evenhand.paper.curves import ACCURACY, SCALE, Curve, Panel
+from evenhand.paper.published import method_title, stream_title
+from evenhand.paper.tables import TextTable
+
+PROJECT = Path(__file__).parents[1]
+PAGE = PROJECT / "docs/beyond.md"
+PAPER, EMBEDDED, SEARCH = (PROJECT / "results" / name for name in ("paper", "methods", "search"))
+SEED = 1  # of the search with averages by row
+DECAYS = (0.99, 0.995, 0.998)
+AVERAGED = "ema"
+FOUND = ""
+HEADER = """# Beyond the paper
+
+What can be had at the cost of ER by testing in another way, and what is left of methods that cost more when the stream
+does not wait for them. None of it is the UER paper's. `python scripts/beyond.py` generates this page from the records
+in `results`; only the words around the tables are written by hand.
+
+## Averaged weights
+
+    evenhand run er er_ace lucir uer pcr --data cifar100 --tests ema
+
+One training, tested twice: with the latest weights, and with their [moving
+average](protocol.md#one-training-many-tests). Final average accuracy in % (previous / current classes) on test data, in
+the protocol of the paper; ± is half the 95 % interval over seeds. `pcr`, averaged, is `even`. The decay and everything
+else was chosen on held-out training samples, before these numbers were seen.
+"""
+CHOICE = """### How the average was chosen
+
+![Accuracy by the number of steps averaged](beyond/decay.svg)
+
+Ten trainings, tested on a tenth of the training samples that was held out ([all of
+them](../results/README.md#search-which-parts-go-together-on-held-out-training-samples)); the figure shows seed 1. A
+slow average knows the previous classes better and the current ones less, down to nothing on CIFAR-100, because the rows
+of the head for new classes lag behind. With each row averaged by its own age they keep up, and one decay, 0.998, serves
+both datasets and both methods.
+"""
+ALL = """## All methods, and a stream that does not wait
+
+    evenhand grid benchmarks/grids/embedded.toml --threads 1
+
+The embedded images with a memory of 200 and the small CNN, best first. *Real time* is `--pace realtime`: a method that
+costs C_D times as much as ER [misses batches](protocol.md#a-stream-that-does-not-wait) while it computes.
+"""
+WAYS = ("", "ema", "ncm", "ema+ncm")
+
+
+class Tests:
+    """All runs of a stream and a memory that were tested in several ways, by method and way."""
+
+    def __init__(self, rows: Sequence[Result]) -> None:
+        self.groups: dict[tuple[str, str], Group] = {}
+        for runs in by_setting(list(rows)):
+            method, way = _split(runs[0].spec.method)
+            self.groups[method, way] = Group(method_title(method), tuple(runs))
+        self.methods = list(dict.fromkeys(method for method, _ in self.groups))
+
+    def gain(self, method: str) -> Estimate | None:
+        """What averaged weights give a method, by seed."""
+        return self._minus((method, AVERAGED), (method, ""))
+
+    def lead(self, method: str, over: str, way: str) -> Estimate | None:
+        """What a method has beyond another, tested alike, by seed."""
+        return self._minus((method, way), (over, way))
+
+    def cell(self, method: str, way: str) -> str:
+        """The final average accuracy, and that of previous and current classes."""
+        if not (group := self.groups.get((method, way))):
+            return "-"
+        average, previous, current = (
+            group.estimate(percent(metric)) for metric in (metrics.average, metrics.previous, metrics.current)
+        )
+        return f"{_shown(average)} ({_mean(previous)} / {_mean(current)})"
+
+    def _minus(self, first: tuple[str, str], second: tuple[str, str]) -> Estimate | None:
+        one, two = self.groups.get(first), self.groups.get(second)
+        return difference(one, two, percent(metrics.average)) if one and two else None
+
+
+def results_in(root: Path) -> list[Result]:
+    """The finished runs in a folder."""
+    return [entry.result for entry in inventory(root, with_results=True) if entry.result]
+
+
+def averaged(results: Sequence[Result]) -> list[Result]:
+    """The runs that were tested with averaged weights too, a result for each of their tests."""
+    return [row for one in results if AVERAGED in registry.ways(one.spec.tests) for row in one.rows()]
+
+
+def by_stream(rows: Sequence[Result]) -> dict[str, Tests]:
+    """The runs of each stream and memory, by its title."""
+    titles = grouped(rows, lambda row: stream_title(row.spec.data, row.spec.memory))
+    return {title: Tests(found) for title, found in sorted(titles.items())}
+
+
+def averages(title: str, tests: Tests) -> str:
+    """Each method with and without averaged weights, and what is left of UER's lead."""
+    rows = [
+        (f"`{method}`", tests.cell(method, ""), tests.cell(method, AVERAGED), _shown(tests.gain(method), signed=True))
+        for method in tests.methods
+    ]
+    seeds = [str(len(tests.groups[method, ""].runs)) for method in tests.methods]
+    columns = ("method", "latest weights", "averaged", "gain, paired", "seeds")
+    table = TextTable(title, columns, tuple((*row, n) for row, n in zip(rows, seeds, strict=True)))
+    leads = [tests.lead(CONTENDER, BASELINE, way) for way in ("", AVERAGED)]
+    left = [_shown(lead, signed=True) for lead in leads if lead]
+    said = f"UER minus ER: {left[0]} with the latest weights, {left[1]} with averaged ones.\n" if left else ""
+    return "\n".join(filter(None, [table.markdown(), said]))
+
+
+def paces(rows: Sequence[Result]) -> str:
+    """All methods on the embedded images, tested in all ways, and on a stream that does not wait."""
+    waiting, moving = (Tests([row for row in rows if row.spec.pace == pace]) for pace in ("wait", "realtime"))
+    order = sorted(waiting.methods, key=lambda method: -waiting.groups[method, ""].final.mean)
+    lines = []
+    for method in order:
+        own = moving if method in moving.methods else waiting  # one that costs no more than ER misses nothing
+        cells = [*(waiting.cell(method, way) for way in WAYS), own.cell(method, ""), own.cell(method, AVERAGED)]
+        lines.append((f"`{method}`", f"{registry.cost(method):.2f}", *cells))
+    columns = ("method", "C_D", "latest weights", *(f"`{way}`" for way in WAYS[1:]), "real time", "real time, `ema`")
+    seeds = {len(group.runs) for group in waiting.groups.values()}
+    return TextTable(f"{min(seeds)} seeds each", columns, tuple(lines)).markdown()
+
+
+def decays(run: Result) -> Panel:
+    """Accuracy on held-out samples by how many steps are averaged, with all rows alike and by row."""
+    latest, scoring = run.spec.resolved.weights, run.spec.resolved.scoring
+    rows = {row.spec.resolved.weights: row for row in run.rows() if row.spec.resolved.scoring == scoring}
+
+    def curve(name: str, metric: Metric, by_row: bool) -> Curve:
+        found = [rows.get(weights) for weights in (latest, *(Averaged(decay, by_row) for decay in DECAYS))]
+        return Curve(name, [Estimate.of([percent(metric)(row.accuracy)]) if row else None for row in found])
+
+    drawn = [curve(name, metric, by_row=False) for name, metric in SCALE.items()]
+    drawn += [curve(f"{name}, by row", metric, by_row=True) for name, metric in SCALE.items()]
+    title = f"{stream_title(run.spec.data, run.spec.memory)}, {method_title(run.spec.method)}"
+    return Panel(title, "steps averaged", ACCURACY, (1, *(round(1 / (1 - decay)) for decay in DECAYS)), drawn)
+
+
+def text(paper: Sequence[Result], embedded: Sequence[Result]) -> str:
+    """Compose the page."""
+    uer = Rendering(select(load_item("table2"), methods=[CONTENDER]), [])
+    published = {stream_title(row.data, row.memory): row.paper for table in uer.compared for row in table.rows}
+    tables = [
+        averages(f"{title}; the paper's UER: {PERCENT(published.get(title))}", tests)
+        for title, tests in by_stream(paper).items()
+    ]
+    return "\n".join([HEADER, *tables, FOUND, CHOICE, ALL, paces(embedded)])
+
+
+def write(page: Path, paper: Path, embedded: Path, search: Path) -> None:
+    """Write the page, and its picture into a folder with the name of the page."""
+    pictures = page.with_suffix("")
+    panels = [decays(run) for run in results_in(search) if run.spec.seed == SEED]
+    files.make_folder(pictures)
+    files.write(pictures / "decay.svg", drawing.panels_picture(panels, "decay", "svg"))
+    files.write(page, text(averaged(results_in(paper)), averaged(results_in(embedded))).encode())
+
+
+def _split(method: str) -> tuple[str, str]:
+    """The name of what is trained, and the way in which it is tested."""
+    trained, ways = registry.split(method)
+    return "+".join(map(registry.spell, trained)), "+".join(map(registry.spell, ways))
+
+
+def _shown(estimate: Estimate | None, signed: bool = False) -> str:
+    return PERCENT(estimate.mean, estimate.half, signed) if estimate else "-"
+
+
+def _mean(estimate: Estimate | None) -> str:
+    return PERCENT(estimate.mean) if estimate else "-"
+
+
+if __name__ == "__main__":
+    write(PAGE, PAPER, EMBEDDED, SEARCH)

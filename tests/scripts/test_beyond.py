@@ -1,0 +1,77 @@
+"""The page about averaged weights: pairs from the same trainings, and what a stream that does not wait leaves."""
+
+import json
+
+import beyond
+import pytest
+
+from evenhand.core import registry
+from paper.made import spec_of, write
+
+
+def run(root, spec, own, **others):
+    """A finished run of three stages; accuracies are (previous, current), those of `others` by the way to test."""
+    folder = write(root, spec, *own)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["tests"] = {
+            way: {"accuracy": [previous] * (line["stage"] - 1) + [current], "probability": line["probability"]}
+            for way, (previous, current) in others.items()
+        }
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def page(tmp_path):
+    """UER leads ER by 10 points, by 4.7 with averaged weights; MIR misses batches."""
+    paper = {"memory": 1000, "tests": "ema"}
+    for seed in (0, 1):
+        run(tmp_path / "paper", spec_of("er", seed=seed, **paper), (0.1, 0.4), ema=(0.3, 0.3))
+        run(tmp_path / "paper", spec_of("uer", seed=seed, **paper), (0.3, 0.3), ema=(0.34 + seed / 50, 0.34))
+    write(tmp_path / "paper", spec_of("uer", seed=2, memory=1000), 0.9, 0.9)  # not tested with averaged weights
+    small = {"data": "fashion-cut", "memory": 200, "backbone": "small_cnn"}
+    for method, level in (("er", 0.5), ("mir", 0.6)):
+        others = {way: [level + more] * 2 for way, more in {"ema": 0.1, "ncm": 0.2, "ema+ncm": 0.3}.items()}
+        run(tmp_path / "embedded", spec_of(method, tests=", ".join(others), **small), (level, level), **others)
+    moving = spec_of("mir", tests="ema", pace="realtime", **small)
+    run(tmp_path / "embedded", moving, (0.4, 0.4), ema=(0.45, 0.45))
+    others = {
+        "cos": (0.0, 0.0),
+        "ema(decay=0.99, by_row=False)": (0.2, 0.3),
+        "ema(decay=0.995, by_row=False)": (0.3, 0.1),
+        "ema": (0.3, 0.2),
+    }
+    searched = spec_of("uer", seed=1, tested="validation", tests=", ".join(others))
+    run(tmp_path / "search", searched, (0.1, 0.2), **others)
+    folders = [tmp_path / name for name in ("paper", "embedded", "search")]
+    beyond.write(tmp_path / "page.md", *folders)
+    [found] = beyond.results_in(folders[2])
+    return (tmp_path / "page.md").read_text(), beyond.decays(found), (tmp_path / "page/decay.svg").read_text()
+
+
+def test_both_tests_are_from_the_same_trainings(page):
+    text, _, _ = page
+    assert "**Split CIFAR100, \\|M\\| = 1000; the paper's UER: 24.6**" in text
+    assert "| `er` | 20.0 ± 0.0 (10.0 / 40.0) | 30.0 ± 0.0 (30.0 / 30.0) | +10.0 ± 0.0 | 2 |" in text
+    assert "| `uer` | 30.0 ± 0.0 (30.0 / 30.0) | 34.7 ± 8.5 (35.0 / 34.0) | +4.7 ± 8.5 | 2 |" in text
+    assert "UER minus ER: +10.0 ± 0.0 with the latest weights, +4.7 ± 8.5 with averaged ones." in text
+
+
+def test_a_method_that_costs_no_more_than_er_misses_nothing(page):
+    text, _, _ = page
+
+    def line(method, *levels):
+        cost = f"{registry.cost(method):.2f}"
+        return " | ".join([f"| `{method}`", cost, *(f"{level}.0 ({level}.0 / {level}.0)" for level in levels)]) + " |"
+
+    mir, er = line("mir", 60, 70, 80, 90, 40, 45), line("er", 50, 60, 70, 80, 50, 60)
+    assert 0 < text.index(mir) < text.index(er)
+
+
+def test_the_figure_shows_each_decay_by_its_steps(page):
+    _, panel, drawn = page
+    assert panel.xs == (1, 100, 200, 500)
+    means = {curve.name: [point and round(point.mean, 1) for point in curve.points] for curve in panel.curves}
+    assert means["current"] == [20.0, 30.0, 10.0, None]
+    assert means["current, by row"] == [20.0, None, None, 20.0]
+    assert "Split CIFAR100" in drawn
