@@ -147,6 +147,17 @@ def test_compare_pairs_by_seed(capsys, root):
     assert rows["er"]["difference"] == pytest.approx(-0.15)
 
 
+def test_compare_says_that_the_images_changed(capsys, tmp_path):
+    said = "fashion-cut, memory 20: not all runs saw the same images, since the dataset changed in between."
+    for method, digest in (("er", "a"), ("uer", "a"), ("mir", "b")):
+        status = write(tmp_path, spec_of(method)) / "status.json"
+        facts = json.loads(status.read_text())
+        facts["environment"]["data"] = digest
+        status.write_text(json.dumps(facts))
+        assert (said in call(capsys, "runs", "compare", tmp_path)[1]) == (method == "mir")
+    assert all(row["images_changed"] for row in compared(capsys, tmp_path).values())
+
+
 def test_compare_takes_the_reference_of_the_same_settings(capsys, tmp_path):
     write(tmp_path, spec_of("er"), accuracy=0.4)
     write(tmp_path, spec_of("uer"), accuracy=0.5)

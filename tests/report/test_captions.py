@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from evenhand.report import captions
@@ -69,6 +71,14 @@ def test_the_verdict_names_the_settings_that_differ(run, matrix):
     assert "settings" not in verdict([er, run("uer", matrix(0.4, 0.4))])
     apart = verdict([er, run("uer", matrix(0.4, 0.4), seed=1, lr=0.01)])
     assert apart.endswith("Their settings differ too: lr is 0.1 with er, 0.01 with uer.")
+
+
+def test_the_verdict_says_that_the_images_changed(run, matrix):
+    runs = pair(run, matrix, 0.5, 0.6, seeds=3)
+    seen = [replace(one, environment={"data": digest}) for one, digest in zip(runs, ["", *5 * ["a"]], strict=True)]
+    assert "images" not in verdict(seen)
+    seen[-1] = replace(seen[-1], environment={"data": "b"})
+    assert verdict(seen).endswith(" Not all runs saw the same images: the dataset changed in between.")
 
 
 def test_the_verdict_names_the_settings_in_which_other_methods_differ(run, matrix):

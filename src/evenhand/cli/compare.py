@@ -81,6 +81,7 @@ def _compared(scenario: "Scenario", group: "Group", to: str) -> dict[str, Any]:
         "interval": group.final.half,
         "reference": reference.label if reference else None,
         "differs": differs(group, reference) if reference else [],
+        "images_changed": scenario.images_changed,
         "pairs": len(gain.values) if gain else 0,
         "difference": gain.mean if gain else None,
         "difference_interval": gain.half if gain else None,
@@ -101,6 +102,8 @@ def _print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str)
                 table.add_row(Text(row["label"]), str(len(row["seeds"])), *_cells(row))
         console.print(table)
     print_line(console, f"Accuracies in % with 95 % intervals, best first; differences from {to} are paired by seed.")
+    for title in dict.fromkeys(row["stream"] for row in rows if row["images_changed"]):
+        print_line(console, f"{title}: not all runs saw the same images, since the dataset changed in between.")
     unlike: dict[str, list[str]] = {}
     for row in rows:
         if row["differs"]:

@@ -40,13 +40,15 @@ def tag(group: Group, styles: Styles) -> Markup:
 
 
 def verdict(scenario: Scenario, styles: Styles) -> Markup:
-    """What the seeds say about the compared methods, and which settings differ besides the method."""
+    """What the seeds say about the compared methods, and what differs besides the method."""
     if len(scenario.compared) == 1:
         (group,) = scenario.compared
         level = f"{number(group.final.mean)}{_plus_minus(group.final)}{SPACE}%"
         text = Markup("{} ends at a final average accuracy of {}.").format(tag(group, styles), level)
         return text if group.final.half is not None else text + " One seed gives no interval."
     sentences = [_difference(scenario, styles), *_differing_settings(scenario, styles)]
+    if scenario.images_changed:
+        sentences.append(Markup("Not all runs saw the same images: the dataset changed in between."))
     return Markup(" ").join(sentences)
 
 

@@ -43,6 +43,12 @@ class Scenario:
         """The groups whose seeds and intervals are drawn: all if they are few, else the compared ones."""
         return self.groups if len(self.groups) <= MAX_DETAILED else self.compared
 
+    @property
+    def images_changed(self) -> bool:
+        """Whether its runs saw different versions of the dataset."""
+        digests = {run.environment.get("data") for group in self.groups for run in group.runs}
+        return len(digests - {None, ""}) > 1
+
     def settings(self) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
         """Every setting except method and seed, with its values; each value with the labels of its groups."""
         specs = [(group.label, group.spec.model_dump(exclude={"method", "seed"})) for group in self.groups]
