@@ -1,17 +1,20 @@
 """The process of a run: versions, threads and hardware, and requests to stop."""
 
+import ctypes
 import os
 import platform
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from evenhand import __version__
+
+TRIM, MAP = -1, -3  # options of mallopt, in glibc
 
 
 def environment() -> dict[str, Any]:
@@ -33,6 +36,18 @@ def hardware() -> dict[str, Any]:
         names = []
     processor = names[0] if names else platform.machine()
     return {"processor": processor, "cores": os.cpu_count(), "system": platform.system()}
+
+
+def keep_freed_memory() -> None:
+    """Let malloc keep freed memory for what comes next, where the C library is glibc.
+
+    Otherwise the activations of each batch of a test are given back to the system and mapped anew, which takes a
+    quarter of the time.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(MAP, 1 << 25)  # bytes from which on memory is mapped by itself
+        libc.mallopt(TRIM, 1 << 30)  # free bytes from which on they are given back
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from evenhand import errors
 from evenhand.core.settings import Conditions
 from evenhand.datasets import Dataset
+from evenhand.experiment.environment import keep_freed_memory
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.result import Result
 from evenhand.experiment.run import AUTO, Interrupted, Note, Paused, Progress, Report, run
@@ -163,6 +164,7 @@ def attempt(
     dataset: Dataset | None = None,
 ) -> Outcome:
     """Run a spec, and return a `Failure` rather than raise."""
+    keep_freed_memory()
     given: dict[str, Any] = {name: getattr(options, name) for name in ("conditions", "anyway", "until", "track")}
     try:
         return run(spec, root, report=report, stop=stop, dataset=dataset, **given)
