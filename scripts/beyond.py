@@ -23,7 +23,7 @@ from evenhand.paper.tables import TextTable
 
 PROJECT = Path(__file__).parents[1]
 PAGE = PROJECT / "docs/beyond.md"
-PAPER, EMBEDDED, SEARCH = (PROJECT / "results" / name for name in ("paper", "methods", "search"))
+PAPER, EMBEDDED, SEARCH = (PROJECT / "results" / name for name in ("paper", "embedded", "search"))
 SEED = 1  # of the search with averages by row
 DECAYS = (0.99, 0.995, 0.998)
 AVERAGED = "ema"
