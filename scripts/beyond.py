@@ -119,7 +119,8 @@ def averaged(results: Sequence[Result]) -> list[Result]:
 
 def by_stream(rows: Sequence[Result]) -> dict[str, Tests]:
     """The runs of each stream and memory, by its title."""
-    titles = grouped(rows, lambda row: stream_title(row.spec.data, row.spec.memory))
+    waiting = [row for row in rows if row.spec.pace == "wait"]
+    titles = grouped(waiting, lambda row: stream_title(row.spec.data, row.spec.memory))
     return {title: Tests(found) for title, found in sorted(titles.items())}
 
 
