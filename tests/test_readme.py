@@ -94,7 +94,8 @@ def readme_outputs(tmp_path_factory):
     (folder / "results").symlink_to(ROOT / "results")
     lines = re.findall(r"^    (evenhand .*)$", README, re.MULTILINE)
     outputs, _ = answer(*[line if "report" in line else f"{line} --json" for line in lines], cwd=folder)
-    return {line.split()[1]: out for line, out in zip(lines, outputs, strict=True)}, folder
+    names = [" ".join(re.search(r"evenhand (\w+) .*\bresults/(\w+)", line).groups()) for line in lines]
+    return dict(zip(names, outputs, strict=True)), folder
 
 
 @pytest.mark.parametrize(("code", "shown"), BLOCKS, ids=range(len(BLOCKS)))
@@ -123,7 +124,7 @@ def test_every_python_block_is_run():
 def test_the_table_of_the_experiment_is_what_its_command_prints(readme_outputs):
     outputs, folder = readme_outputs
     table = README.split("## One experiment")[1].split("## ")[0]
-    for group in json.loads(outputs["run"])["results"]:
+    for group in json.loads(outputs["run demo"])["results"]:
         names = ("final_accuracy", "interval", "previous", "current", "forgetting")
         expected = [f"{100 * group[name]:.1f}" for name in names]
         assert [cell.removeprefix("± ") for cell in cells(table, group["method"])] == expected
@@ -133,18 +134,29 @@ def test_the_table_of_the_experiment_is_what_its_command_prints(readme_outputs):
 def test_the_paired_differences_are_what_the_command_prints(readme_outputs):
     shown = re.findall(r"([+-][\d.]+) ± ([\d.]+) with (?:a memory of )?(\d+)", README)
     assert len(shown) == 3
-    rows = json.loads(readme_outputs[0]["runs"])["comparisons"]
+    rows = json.loads(readme_outputs[0]["runs demo"])["comparisons"]
     for difference, half, memory in shown:
         (row,) = [row for row in rows if row["method"] == "uer" and row["memory"] == int(memory)]
         assert f"{100 * row['difference']:+.1f} {100 * row['difference_interval']:.1f}" == f"{difference} {half}"
 
 
 def test_the_reproduced_numbers_are_those_of_the_records(readme_outputs):
-    (section,) = json.loads(readme_outputs[0]["paper"])["sections"]
+    (section,) = json.loads(readme_outputs[0]["paper paper"])["sections"]
     text = README.split("## Reproduction")[1]
     for row in section["rows"]:
         ours, published = f"{row['ours']:.1f}", f"{row['paper']:.1f}"
         assert re.search(rf"\b{row['name']} \(?{ours}( %\*\* \((paper: )?{published}\))?", text), row
+
+
+def test_the_numbers_beyond_the_paper_are_what_the_command_prints(readme_outputs):
+    table = README.split("## Beyond the paper")[1].split("\n## ")[0]
+    shown = {}
+    for group in json.loads(readme_outputs[0]["run paper"])["results"]:
+        previous, current = (f"{100 * group[name]:.1f}" for name in ("previous", "current"))
+        accuracy = f"{100 * group['final_accuracy']:.1f} ± {100 * group['interval']:.1f}"
+        shown[group["method"]] = f"{accuracy} ({previous} / {current})"
+    assert cells(table, "uer") == [shown["uer"], shown["uer+ema"]]
+    assert cells(table, "pcr") == [shown["pcr"], shown["pcr+ema"]]
 
 
 def test_the_figure_says_what_the_records_say():
