@@ -61,9 +61,9 @@ costs C_D times as much as ER [misses batches](protocol.md#a-stream-that-does-no
 costs no more misses nothing and has no entry there.
 """
 FOUND = """Averaged, UER ends 3.6 points above the paper's own number on CIFAR-100 and 8.9 above it on CIFAR-10; with
-the latest weights it is 2.0 below and 1.2 above. `even` ends 5.9 points above it on CIFAR-100. There the previous classes
-gain seven points and the current ones lose eleven to thirteen. What averaging gives to ER, ER-ACE and LUCIR, and how
-much of UER's lead it leaves, has not been run on these datasets yet; on the embedded images
+the latest weights it is 2.0 below and 1.2 above. `even` ends 5.9 points above it on CIFAR-100. There the previous
+classes gain seven points and the current ones lose eleven to thirteen. What averaging gives to ER, ER-ACE and LUCIR,
+and how much of UER's lead it leaves, has not been run on these datasets yet; on the embedded images
 [below](#all-methods-and-a-stream-that-does-not-wait) ER gains 3.6 and UER's lead shrinks from 7.2 to 5.2, which three
 seeds cannot settle.
 """
