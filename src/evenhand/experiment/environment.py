@@ -41,7 +41,7 @@ def hardware() -> dict[str, Any]:
 def keep_freed_memory() -> None:
     """Let malloc keep freed memory for what comes next, where the C library is glibc.
 
-    Otherwise the activations of each batch of a test are given back to the system and mapped anew, which takes a
+    Otherwise the activations of each batch of a test are given back to the system and mapped again, which takes a
     quarter of the time.
     """
     with suppress(OSError, AttributeError):
