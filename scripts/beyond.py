@@ -15,6 +15,7 @@ from evenhand.core import registry
 from evenhand.experiment.estimate import Estimate, Group, Metric, difference, grouped, percent
 from evenhand.experiment.records.inventory import inventory
 from evenhand.experiment.result import Result, by_setting
+from evenhand.experiment.spec import Spec
 from evenhand.methods.ema import Averaged
 from evenhand.paper import Rendering, drawing, load_item, select
 from evenhand.paper.curves import ACCURACY, SCALE, Curve, Panel
@@ -23,8 +24,9 @@ from evenhand.paper.tables import TextTable
 
 PROJECT = Path(__file__).parents[1]
 PAGE = PROJECT / "docs/beyond.md"
-PAPER, EMBEDDED, SEARCH = (PROJECT / "results" / name for name in ("paper", "embedded", "search"))
-SEED = 1  # of the search with averages by row
+RESULTS = PROJECT / "results"
+FOLDERS = ("paper", "protocol", "embedded", "search")
+SEED, DRAWN = 1, ("pcr", CONTENDER)  # of the search with averages by row
 DECAYS = (0.99, 0.995, 0.998)
 AVERAGED = "ema"
 HEADER = """# Beyond the paper
@@ -147,24 +149,33 @@ def averages(title: str, tests: Tests) -> str:
     return "\n".join([table.markdown(), *said])
 
 
-def paces(rows: Sequence[Result]) -> str:
-    """All methods on the embedded images, tested in all ways, and on a stream that does not wait."""
+def paces(title: str, rows: Sequence[Result], ways: Sequence[str] = ("", AVERAGED)) -> str:
+    """Methods on a stream that waits for them and on one that does not, tested in several ways."""
     waiting, moving = (Tests([row for row in rows if row.spec.pace == pace]) for pace in ("wait", "realtime"))
-    order = sorted(waiting.methods, key=lambda method: -waiting.groups[method, ""].final.mean)
+    found = {method: tests.groups[method, ""] for tests in (moving, waiting) for method in tests.methods}
     lines = [
         (
             f"`{method}`",
             f"{registry.cost(method):.2f}",
-            *(waiting.accuracy(method, way) for way in WAYS),
+            *(waiting.accuracy(method, way) for way in ways),
             _shown(waiting.gain(method), signed=True),
             *(moving.accuracy(method, way) for way in ("", AVERAGED)),
         )
-        for method in order
+        for method in sorted(found, key=lambda method: -found[method].final.mean)
     ]
-    tests = ("latest weights", *(f"`{way}`" for way in WAYS[1:]), f"gain by `{AVERAGED}`")
+    tests = ("latest weights", *(f"`{way}`" for way in ways[1:]), f"gain by `{AVERAGED}`")
     columns = ("method", "C_D", *tests, "real time", f"real time, `{AVERAGED}`")
-    seeds = {len(group.runs) for group in waiting.groups.values()}
-    return TextTable(f"Final average accuracy in %, {min(seeds)} seeds each", columns, tuple(lines)).markdown()
+    return TextTable(title, columns, tuple(lines)).markdown()
+
+
+def in_real_time(results: Sequence[Result]) -> list[Result]:
+    """The runs in real time, a result for each test; and on streams that wait, the same methods with ER and UER."""
+    trainings = sorted(results, key=lambda one: AVERAGED in registry.ways(one.spec.tests))  # the last one counts
+    rows = {row.spec: row for one in trainings for row in one.rows()}
+    moving = [spec for spec in rows if spec.pace == "realtime"]
+    streams = {_stream(spec) for spec in moving}
+    methods = {BASELINE, CONTENDER, *(_split(spec.method)[0] for spec in moving)}
+    return [row for spec, row in rows.items() if _stream(spec) in streams and _split(spec.method)[0] in methods]
 
 
 def decays(run: Result) -> Panel:
@@ -182,24 +193,28 @@ def decays(run: Result) -> Panel:
     return Panel(title, "steps averaged", ACCURACY, (1, *(round(1 / (1 - decay)) for decay in DECAYS)), drawn)
 
 
-def text(paper: Sequence[Result], embedded: Sequence[Result]) -> str:
+def text(paper: Sequence[Result], protocol: Sequence[Result], embedded: Sequence[Result]) -> str:
     """Compose the page."""
     uer = Rendering(select(load_item("table2"), methods=[CONTENDER]), [])
     published = {stream_title(row.data, row.memory): row.paper for table in uer.compared for row in table.rows}
     tables = [
         averages(f"{title}; the paper's UER: {PERCENT(published.get(title))}", tests)
-        for title, tests in by_stream(paper).items()
+        for title, tests in by_stream(averaged(paper)).items()
     ]
-    return "\n".join([HEADER, *tables, FOUND, CHOICE, ALL, paces(embedded), SHOWN])
+    small = paces("Final average accuracy in %, three seeds each", averaged(embedded), WAYS)
+    streams = grouped(in_real_time([*protocol, *paper]), lambda row: stream_title(row.spec.data, row.spec.memory))
+    large = [paces(f"{title}, one seed", rows) for title, rows in streams.items()]
+    return "\n".join([HEADER, *tables, FOUND, CHOICE, ALL, small, SHOWN, *large])
 
 
-def write(page: Path, paper: Path, embedded: Path, search: Path) -> None:
+def write(page: Path, results: Path) -> None:
     """Write the page, and its picture into a folder with the name of the page."""
+    paper, protocol, embedded, search = (results_in(results / name) for name in FOLDERS)
     pictures = page.with_suffix("")
-    panels = [decays(run) for run in results_in(search) if run.spec.seed == SEED]
+    panels = [decays(run) for run in search if run.spec.seed == SEED and run.spec.method in DRAWN]
     files.make_folder(pictures)
     files.write(pictures / "decay.svg", drawing.panels_picture(panels, "decay", "svg"))
-    files.write(page, text(averaged(results_in(paper)), averaged(results_in(embedded))).encode())
+    files.write(page, text(paper, protocol, embedded).encode())
 
 
 def _split(method: str) -> tuple[str, str]:
@@ -208,9 +223,14 @@ def _split(method: str) -> tuple[str, str]:
     return "+".join(map(registry.spell, trained)), "+".join(map(registry.spell, ways))
 
 
+def _stream(spec: Spec) -> Spec:
+    """What runs on the same stream have in common."""
+    return spec.model_copy(update={"method": BASELINE, "pace": "wait"})
+
+
 def _shown(estimate: Estimate | None, signed: bool = False) -> str:
     return PERCENT(estimate.mean, estimate.half, signed) if estimate else ""
 
 
 if __name__ == "__main__":
-    write(PAGE, PAPER, EMBEDDED, SEARCH)
+    write(PAGE, RESULTS)

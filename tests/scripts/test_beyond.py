@@ -33,8 +33,11 @@ def page(tmp_path):
     for method, level in (("er", 0.5), ("mir", 0.6)):
         others = {way: [level + more] * 2 for way, more in {"ema": 0.1, "ncm": 0.2, "ema+ncm": 0.3}.items()}
         run(tmp_path / "embedded", spec_of(method, tests=", ".join(others), **small), (level, level), **others)
-    moving = spec_of("mir", tests="ema", pace="realtime", **small)
-    run(tmp_path / "embedded", moving, (0.4, 0.4), ema=(0.45, 0.45))
+    for root, stream in (("embedded", small), ("paper", {"memory": 1000})):
+        moving = spec_of("mir", tests="ema", pace="realtime", **stream)
+        run(tmp_path / root, moving, (0.4, 0.4), ema=(0.45, 0.45))
+    write(tmp_path / "protocol", spec_of("mir", memory=1000), 0.6, 0.6)
+    write(tmp_path / "protocol", spec_of("mir", memory=1000, softmax="all"), 0.9, 0.9)  # another stream
     others = {
         "cos": (0.0, 0.0),
         "ema(decay=0.99, by_row=False)": (0.2, 0.3),
@@ -43,9 +46,9 @@ def page(tmp_path):
     }
     searched = spec_of("uer", seed=1, tested="validation", tests=", ".join(others))
     run(tmp_path / "search", searched, (0.1, 0.2), **others)
-    folders = [tmp_path / name for name in ("paper", "embedded", "search")]
-    beyond.write(tmp_path / "page.md", *folders)
-    [found] = beyond.results_in(folders[2])
+    run(tmp_path / "search", spec_of("uer(alpha=0.25)", seed=1, tested="validation", tests="ema"), (0, 0), ema=(0, 0))
+    beyond.write(tmp_path / "page.md", tmp_path)
+    [found] = [one for one in beyond.results_in(tmp_path / "search") if one.spec == searched]
     return (tmp_path / "page.md").read_text(), beyond.decays(found), (tmp_path / "page/decay.svg").read_text()
 
 
@@ -64,6 +67,14 @@ def test_a_method_that_costs_no_more_than_er_has_no_entry_in_real_time(page):
     assert 0 < text.index(mir) < text.index(er)
 
 
+def test_a_run_in_real_time_stands_beside_those_that_wait_on_the_same_stream(page):
+    text, _, _ = page
+    table = text[text.index("**Split CIFAR100, \\|M\\| = 1000, one seed**") :]
+    assert f"| `mir` | {registry.cost('mir'):.2f} | 60.0 |  |  | 40.0 | 45.0 |" in table
+    assert "| `uer` | 1.00 | 30.0 | 34.0 | +4.0 |  |  |" in table
+    assert "90.0" not in table
+
+
 def test_the_figure_shows_each_decay_by_its_steps(page):
     _, panel, drawn = page
     assert panel.xs == (1, 100, 200, 500)
@@ -74,6 +85,6 @@ def test_the_figure_shows_each_decay_by_its_steps(page):
 
 
 def test_the_page_is_that_of_the_committed_records(tmp_path):
-    beyond.write(tmp_path / "beyond.md", beyond.PAPER, beyond.EMBEDDED, beyond.SEARCH)
+    beyond.write(tmp_path / "beyond.md", beyond.RESULTS)
     for path in ("beyond.md", "beyond/decay.svg"):
         assert (beyond.PAGE.parent / path).read_text() == (tmp_path / path).read_text(), "run: python scripts/beyond.py"
