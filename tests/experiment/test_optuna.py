@@ -3,6 +3,7 @@ import sys
 import pytest
 
 from evenhand import errors, metrics
+from evenhand.core import registry
 from evenhand.core.learner import Learner
 from evenhand.experiment.engine.queue import Failure
 from evenhand.experiment.folder import Folder
@@ -169,6 +170,36 @@ def test_a_point_that_optuna_proposes_twice_runs_once(tmp_path):
     assert len(points) == 9
     assert len(engine.asked) == len(set(engine.asked)) <= 6
     assert best(points).values == {"replay": 10}
+
+
+@pytest.mark.slow
+def test_points_that_train_alike_share_a_run_whose_tests_differ(tmp_path):
+    tuning = tuning_of("uer+ema(by_row=False)", "decay=0.1,0.9,0.99", stages=2)
+    engine = real(tmp_path)
+    points = {point.values["decay"]: point for point in tuning.optuna(engine, tmp_path, 8, at_once=8)}
+    [(run, _)] = engine.asked
+    rows = {row.spec.method: metrics.average(row.accuracy) for row in Folder(tmp_path, run).result().rows()}
+    assert len(set(rows.values())) > 1
+    for decay, point in points.items():
+        assert point.accuracy == pytest.approx(rows[registry.canonical(f"uer+ema(decay={decay}, by_row=False)")])
+
+
+@pytest.mark.slow
+def test_a_run_with_further_tests_answers_a_search_by_optuna(tmp_path):
+    tuning = tuning_of("uer", "alpha=0.5,0.6", stages=2)
+    [spec] = tuning.specs({"alpha": 0.5})
+    [outcome] = real(tmp_path)([spec.model_copy(update={"tests": "ema"})], None)
+    engine = real(tmp_path)
+    points = list(tuning.optuna(engine, tmp_path, 6))
+    assert all(spec.method != "uer" for spec, _ in engine.asked)
+    assert {point.accuracy for point in points if point.values["alpha"] == 0.5} == {metrics.average(outcome.accuracy)}
+
+
+@pytest.mark.slow
+def test_a_shared_run_that_diverges_is_the_end_of_all_its_points(tmp_path):
+    tuning = tuning_of("uer+ema", "decay=0.1,0.9", stages=2, lr=1e30)
+    points = list(tuning.optuna(real(tmp_path), tmp_path, 4, at_once=4))
+    assert [point.diverged for point in points] == [True] * 4
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Results of finished runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,15 +39,7 @@ class Result:
 
     def tested_as(self, spec: Spec) -> "Result":
         """The result of another spec that trains alike, from the tests of this one; see `Spec.answers`."""
-        recorded = {self.spec.ways.methods[name].test: name for name in ("", *self.spec.ways.others())}
-        own, others = recorded[spec.resolved.test], spec.ways.others()
-
-        def answer(record: dict[str, Any]) -> dict[str, Any]:
-            tests = {"": record, **record.get("tests", {})}
-            line = {name: value for name, value in {**record, **tests[own]}.items() if name != "tests"}
-            asked = {name: tests[recorded[spec.ways.methods[name].test]] for name in others}
-            return {**line, "tests": asked} if asked else line
-
+        answer = answering(self.spec, spec)
         return replace(self, spec=spec, records=[answer(record) for record in self.records])
 
     def rows(self) -> list["Result"]:
@@ -72,6 +65,20 @@ class Result:
             "accuracy": self.accuracy,
             "seconds": self.seconds,
         }
+
+
+def answering(run: Spec, spec: Spec) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Turn the records of a run into those of another spec that trains alike; see `Spec.answers`."""
+    recorded = {run.ways.methods[name].test: name for name in ("", *run.ways.others())}
+    own, others = recorded[spec.resolved.test], spec.ways.others()
+
+    def answer(record: dict[str, Any]) -> dict[str, Any]:
+        tests = {"": record, **record.get("tests", {})}
+        line = {name: value for name, value in {**record, **tests[own]}.items() if name != "tests"}
+        asked = {name: tests[recorded[spec.ways.methods[name].test]] for name in others}
+        return {**line, "tests": asked} if asked else line
+
+    return answer
 
 
 def by_setting(results: list[Result]) -> list[list[Result]]:

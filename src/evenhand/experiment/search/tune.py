@@ -17,9 +17,10 @@ from evenhand import errors, metrics
 from evenhand.core import registry
 from evenhand.experiment.engine.queue import Failure, Outcome
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.result import Result
+from evenhand.experiment.result import Result, answering
 from evenhand.experiment.search.axis import FIXED, Axis, is_fixed, takes_whole, with_value
 from evenhand.experiment.spec import Spec
+from evenhand.experiment.trainings import plan
 
 ENOUGH = 5  # finished points before one can be given up
 Engine = Callable[[list[Spec], int | None], Sequence[Outcome]]
@@ -163,19 +164,22 @@ class _Race:
     def run(self, trials: Sequence[Any], points: Sequence[dict[str, Any]]) -> list[Point]:
         """Run the points of some trials, and report the accuracy after each stage to its trial."""
         specs = [self.tuning.specs(values) for values in points]
+        runs = plan([spec for own in specs for spec in own], [self.root])
         last = specs[0][0].stages
         curves = [trial.intermediate_values for trial in self.study.get_trials(deepcopy=False)]
         finished = [curve for curve in curves if last in curve]
         ended: dict[int, Point] = {}
 
         def left() -> list[int]:
-            return [i for i in range(len(points)) if i not in ended and self.diverged.isdisjoint(specs[i])]
+            return [
+                i for i in range(len(points)) if i not in ended and self.diverged.isdisjoint(map(runs.get, specs[i]))
+            ]
 
         for stage in range(1, last + 1):
             until = stage if len(finished) >= ENOUGH else last
-            self._advance({spec: points[i] for i in left() for spec in specs[i]}, until)
+            self._advance({runs[spec]: points[i] for i in left() for spec in specs[i]}, until)
             for i in left():
-                point = Point(points[i], tuple(self._accuracy(spec, stage) for spec in specs[i]))
+                point = Point(points[i], tuple(self._accuracy(runs[spec], spec, stage) for spec in specs[i]))
                 trials[i].report(point.accuracy, stage)
                 if stage == last:
                     ended[i] = point
@@ -184,22 +188,22 @@ class _Race:
         lost = [Point(values, (0.0,) * self.tuning.seeds, diverged=True) for values in points]
         return [ended.get(i, lost[i]) for i in range(len(points))]
 
-    def _advance(self, specs: Mapping[Spec, dict[str, Any]], until: int) -> None:
-        """Run specs to the end of a stage, unless they are there already; at the last one they must be finished."""
-        folders = {spec: Folder(self.root, spec) for spec in specs}
+    def _advance(self, runs: Mapping[Spec, dict[str, Any]], until: int) -> None:
+        """Continue runs to the end of a stage, unless they are there already; at the last one they must be finished."""
+        folders = {run: Folder(self.root, run) for run in runs}
         missing = [
-            spec
-            for spec, folder in folders.items()
-            if not folder.result() and (until == spec.stages or len(folder.records()) < until)
+            run
+            for run, folder in folders.items()
+            if not folder.result() and (until == run.stages or len(folder.records()) < until)
         ]
         for outcome in self.engine(missing, until) if missing else ():
-            _checked(outcome, specs[outcome.spec])
+            _checked(outcome, runs[outcome.spec])
             if isinstance(outcome, Failure) and outcome.cause == "diverged":
                 self.diverged.add(outcome.spec)
 
-    def _accuracy(self, spec: Spec, stage: int) -> float:
-        """Accuracy of a run after a stage."""
-        return metrics.mean(Folder(self.root, spec).records()[stage - 1]["accuracy"])
+    def _accuracy(self, run: Spec, spec: Spec, stage: int) -> float:
+        """Accuracy after a stage of a spec that a run answers."""
+        return metrics.mean(answering(run, spec)(Folder(self.root, run).records()[stage - 1])["accuracy"])
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
