@@ -79,6 +79,27 @@ def test_compiling_pays_for_long_runs_of_convolutions_where_there_is_a_compiler(
     assert not worth(ReducedResNet18((3, 32, 32)), 5000)
 
 
+class Sum(nn.Module):
+    """Takes two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, left, right):
+        return self.last(torch.relu(self.first(left + right)))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_compiled_trunk_takes_several_inputs(named, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda trunk, **options: trunk)
+    x = torch.rand(10, 4, generator=torch.Generator().manual_seed(0))
+    made = Learner(Sum(), "er", memory=10, compile=True, device="cpu")
+    for _ in range(3):
+        made.observe({"left": x, "right": x} if named else (x, x), [0, 1] * 5)
+    assert made.steps == 3
+
+
 def test_compile_is_true_or_false():
     with pytest.raises(InputError, match="The 'compile' of a learner must be True or False. Got 'on' instead"):
         learner("on")

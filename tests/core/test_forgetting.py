@@ -5,10 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from evenhand import Learner
+from evenhand import Learner, resolve
 from evenhand.backbones import MLP
 from evenhand.core.batch import Batch
 from evenhand.core.memory import Memory
+from evenhand.core.parts import part
+from evenhand.datasets import load
 from evenhand.errors import InputError
 from evenhand.files import read_state
 from evenhand.methods.er import replacing, reservoir
@@ -44,6 +46,31 @@ def test_what_was_exported_is_what_numpy_and_a_run_read(tmp_path):
         x, labels = learner.memory.samples()
         assert np.array_equal(file["x"], x)
         assert [file["classes"][row] for row in file["y"]] == labels
+
+
+def test_a_run_reads_what_was_exported_after_a_class_was_forgotten(tmp_path):
+    learner = made(memory=60)
+    learner.forget(label="cat")
+    learner.memory.export(tmp_path / "memory.npz")
+    data = load(f"npz:{tmp_path / 'memory.npz'}")
+    assert data.classes == ("dog", "emu")
+    found = {tuple(x.tolist()): data.classes[y] for x, y in zip(data.train_x, data.train_y.tolist(), strict=True)}
+    assert found.items() <= {tuple(x.tolist()): y for x, y in zip(X, Y, strict=True)}.items()
+
+
+@part("tests.core.test_forgetting.Counting")
+class Counting:
+    """Scores each label by how often the memory holds it."""
+
+    def __call__(self, learner, x):
+        labels = learner.memory.samples()[1]
+        return torch.tensor([[float(labels.count(label)) for label in learner.labels]]).expand(len(x), -1)
+
+
+def test_a_prediction_may_look_into_the_memory():
+    learner = made(resolve("er").but(prediction=Counting()))
+    counts = learner.memory.label_counts()
+    assert learner.scores(X[:2]).tolist() == [[float(counts[label]) for label in learner.labels]] * 2
 
 
 @pytest.mark.parametrize("method", ["uer", "derpp", "gmed", "aser", "gss", "uer+ncm"])
@@ -85,6 +112,12 @@ def test_what_cannot_be_forgotten_leaves_no_trace(options, same):
     with pytest.raises(InputError):
         learner.forget(**options)
     assert same(learner, calm)
+
+
+def test_samples_are_not_forgotten_by_a_mask():
+    sentence = "'where' must be a function that takes the samples. Got 'Tensor' instead"
+    with pytest.raises(InputError, match=sentence):
+        made().forget(where=torch.ones(12, dtype=torch.bool))
 
 
 def test_every_sample_is_as_likely_to_stay_after_some_were_erased():

@@ -117,6 +117,32 @@ def test_the_rows_of_a_trained_classifier_are_kept(tmp_path):
     assert torch.equal(Learner.load(tmp_path / "saved", fresh, device="cpu").scores(X), learner.scores(X))
 
 
+class Further(nn.Module):
+    """Takes two inputs, and returns its logits after features of the same shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+
+    def forward(self, left, right):
+        h = torch.relu(self.first(left + right))
+        return {"features": h, "logits": self.last(torch.tanh(self.second(h)))}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_trained_classifier_of_any_form_answers_before_it_learns(named):
+    torch.manual_seed(0)
+    model = Further()
+    logits = model(X, X)["logits"].detach()
+    expected = [("cat", "dog")[row] for row in logits.argmax(1).tolist()]
+    x = {"left": X, "right": X} if named else (X, X)
+    learner = Learner(model, "er", keep=["cat", "dog"], memory=8, tests="ema", device="cpu")
+    for test in ("", "ema"):
+        assert torch.allclose(learner.scores(x, test=test), logits, atol=1e-6)
+    assert learner.kind is None
+    assert learner.observe(x, ["dog", "emu"] * 4, predict=True).predicted == expected
+
+
 @pytest.mark.parametrize("keep", [["cat"], ["cat", "cat"], ["cat", "dog", "emu"]])
 def test_labels_that_do_not_name_the_rows(keep):
     with pytest.raises(InputError, match=r"The labels to 'keep' must name each row of the layer .* \(2\)"):

@@ -79,6 +79,28 @@ def test_predictions_before_learning_are_those_of_predict(model, method, free, s
     assert same(testing, asked)
 
 
+@pytest.mark.parametrize("options", [{"memory": 0}, {"memory": 40, "keep": ["class 0", "class 1"]}])
+def test_a_step_without_a_pass_is_predicted_all_the_same(options):
+    torch.manual_seed(0)
+    learner = Learner(plain(), "pcr", device="cpu", **options)
+    for x, y in series(3):
+        expected = learner.predict(x) if learner.labels else [None] * 10
+        assert learner.observe(x, y, predict=True).predicted == expected
+        assert learner.prequential.awaited is None
+    learner.forget(where=lambda x: x[:, 0] == x[:, 0])
+    expected = learner.predict(x)
+    assert learner.observe(x, y, predict=True).predicted == expected
+    assert learner.prequential.asked == 40
+
+
+def test_no_batch_is_awaited_after_a_step_that_failed(monkeypatch):
+    learner = trained(made())
+    monkeypatch.setattr(learner, "features", lambda *batches: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        learner.observe(*next(series(1)), predict=True)
+    assert learner.prequential.awaited is None
+
+
 def test_the_running_accuracy_is_saved(tmp_path):
     learner = made()
     for x, y in series(10):

@@ -127,6 +127,15 @@ def test_the_learning_rate_can_be_read_and_set(tmp_path, same):
     assert changed.lr == 0.002
 
 
+def test_a_learning_rate_outlives_a_step_that_fails():
+    learner = fed(made())
+    learner.predict(X)
+    learner.lr = 0.002
+    with pytest.raises(ZeroDivisionError):
+        learner.forget(where=lambda x: 1 / 0)
+    assert learner.lr == learner.optimizer.param_groups[0]["lr"] == 0.002
+
+
 def test_the_groups_of_a_factory_keep_their_proportions(tmp_path):
     def factory(parameters):
         half = len(parameters) // 2
@@ -138,6 +147,8 @@ def test_the_groups_of_a_factory_keep_their_proportions(tmp_path):
     learner.save(tmp_path / "groups")
     back = Learner.load(tmp_path / "groups", optimizer=factory, device="cpu")
     assert [group["lr"] for group in back.optimizer.param_groups] == pytest.approx([0.2, 0.8])
+    with pytest.raises(InputError, match="The optimizer must have 2 groups, as it was saved. Got 1 instead"):
+        Learner.load(tmp_path / "groups", optimizer=lambda parameters: torch.optim.SGD(parameters, 0.1), device="cpu")
 
 
 @pytest.mark.parametrize(

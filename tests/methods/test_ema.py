@@ -130,6 +130,20 @@ def test_new_rows_start_as_copies_of_the_live_ones(learner, images, method):
     assert len(EMA(made).head.bias) == 3
 
 
+def test_the_head_may_grow_twice_between_two_steps():
+    """A tensor may get the address of one that is gone, so the same is done often."""
+    x = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))
+    for _ in range(5):
+        made = Learner(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), "uer+ema", memory=10, device="cpu")
+        made.observe(x, [0, 1])
+        for new in range(2, 40, 4):
+            made.observe(x, [new, 0], second=(x, [new + 1, 0]))
+            made.remember(x, [new + 2, 0])
+            made.observe(x, [new + 3, 0])
+            assert EMA(made).rows == len(made.labels)
+            assert not torch.equal(EMA(made).head.weight[-1], made.network.head.weight[-1])
+
+
 def test_before_the_first_step_the_live_weights_answer(learner):
     made = learner("uer+ema")
     assert EMA(made) is made.network

@@ -238,3 +238,18 @@ def test_weight_is_validated(value):
 def test_candidates_are_validated(value):
     with pytest.raises(errors.InputError, match="'candidates' parameter of er_dvc must be a whole number"):
         resolve(f"er_dvc(candidates={value})")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd(momentum=0.9)", "adam", "rmsprop"])
+def test_what_an_optimizer_knows_of_q_grows_with_the_classes(optimizer, learner, images):
+    made = learner("er_dvc", optimizer=optimizer, lr=0.01)
+    for number, (x, y) in enumerate(images(3, classes=2)):
+        made.observe(x, [label + number for label in y])
+    known = made.optimizer.state[made.network.extra["q"].into].items()
+    before = {key: value.clone() for key, value in known if value.ndim}
+    made.grow(2)
+    after = made.optimizer.state[made.network.extra["q"].into]
+    for key, value in before.items():
+        assert value.shape == (2, 4, 128)
+        assert torch.equal(after[key][:, :4], value)
+        assert not after[key][:, 4:].any()

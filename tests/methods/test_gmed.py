@@ -4,6 +4,7 @@ import torch
 
 from evenhand import Batch, Learner
 from evenhand.backbones import MLP
+from evenhand.core import memory
 from evenhand.core.draws import seeded
 from evenhand.core.registry import resolve
 from evenhand.errors import InputError
@@ -147,6 +148,26 @@ def test_images_stay_floats_between_0_and_1(learner, images, kind):
         assert held.max() <= 1
     assert (held == 0).any()  # so the clamp had something to do
     assert (held == 1).any()
+
+
+def test_samples_come_back_in_the_type_that_was_observed(learner, images):
+    made = learner("gmed")
+    [(x, y)] = images(1)
+    x[:3, 0, 0, 0], x[3:, 0, 0, 0] = 255, 0
+    made.observe(x, y)
+    assert torch.equal(made.memory.samples()[0], x)
+    assert made.forget(where=lambda x: x[:, 0, 0, 0] > 128) == 3
+    made.observe(x, y)
+    assert made.memory.columns["age"].any()
+    assert made.memory.samples()[0].dtype == torch.uint8
+
+
+def test_edited_bytes_take_the_room_of_floats(learner, images, monkeypatch):
+    monkeypatch.setattr(memory, "_free", lambda device: 100 * 64)
+    [(x, y)] = images(1)
+    learner("er", memory=100).observe(x, y)
+    with pytest.raises(InputError, match="A memory of 100 samples of 256 bytes needs"):
+        learner("gmed", memory=100).observe(x, y)
 
 
 def test_the_edited_images_are_learned():

@@ -11,6 +11,7 @@ from evenhand.core import inputs, labels
 from evenhand.core.batch import Batch, unit
 from evenhand.core.inputs import Kind
 from evenhand.core.labels import Label
+from evenhand.core.network import Network
 from evenhand.core.wrapping import HeadError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
         raise errors.InputError("The 'second' batch must have samples of the same type and shape as the first.")
     labels.check_alike([label for *_, found in pairs for label in found], learner.labels, learner.row_of)
     if learner.kind is None:
-        learner.memory.check_room(pairs[0][0][0])
+        sample = pairs[0][0][0]
+        learner.memory.check_room(unit(sample) if learner.method.parts("bounded") else sample)  # edits need floats
     return pairs
 
 
@@ -37,13 +39,18 @@ def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
     """Checked samples and labels as batches with their views; new classes get a row."""
     kind = pairs[0][1]
     if learner.kind is None:
-        learner.network.output = learner.network.check_sample(unit(pairs[0][0][:1]).to(learner.device), kind.columns)
-    learner.kind = kind
-    learner.memory.packed = learner.network.columns = kind.columns
+        fit(learner.network, pairs[0][0], kind)
+    learner.kind = learner.memory.kind = kind
     purposes = ("augment/stream", "augment/replay")
     registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # all rows before any view
     batch, *others = [learner.viewed(batch, purpose) for batch, purpose in zip(registered, purposes, strict=False)]
     return batch, others[0] if others else None
+
+
+def fit(network: Network, x: Tensor, kind: Kind) -> None:
+    """Tell a network how it takes samples of this kind, and where the features are in what its trunk returns."""
+    network.output = network.check_sample(unit(x[:1]).to(network.head.weight.device), kind.columns)
+    network.columns = kind.columns
 
 
 def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:

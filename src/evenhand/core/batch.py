@@ -100,3 +100,8 @@ def unit(x: Tensor) -> Tensor:
     layout = torch.channels_last if x.ndim == 4 else torch.contiguous_format
     floats = x.to(torch.float32, memory_format=layout)
     return floats.div_(255) if x.dtype == torch.uint8 else floats
+
+
+def as_bytes(x: Tensor) -> Tensor:
+    """Turn floats in [0, 1] back into the nearest bytes; bytes stay as they are."""
+    return x if x.dtype == torch.uint8 else (255 * x).round().clamp(0, 255).to(torch.uint8)

@@ -100,7 +100,7 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
     learner.steps = facts["steps"]
     learner.prequential.right, learner.prequential.asked = facts.get("prequential", (0, 0))
     learner.kind = inputs.Kind.from_json(facts["kind"]) if facts["kind"] else None
-    learner.network.columns = learner.memory.packed = learner.kind and learner.kind.columns
+    learner.memory.kind, learner.network.columns = learner.kind, learner.kind and learner.kind.columns
     try:
         learner.network.load_state(below("network/") | facts["network"].get("extra", {}))
     except (RuntimeError, AttributeError, KeyError):
@@ -109,8 +109,8 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
     learner.kept.load_state_dict(below("kept/"), facts["kept"], learner.network)
     optimizer = facts.get("optimizer", {"values": {}, "groups": []})
     learner.optimization.load_state(below("optimizer/") | optimizer["values"])
-    learner.optimization.set_options(optimizer["groups"] or [{} for _ in learner.optimization.rates])
     learner.optimization.set_rates(facts.get("rates", learner.optimization.rates))
+    learner.optimization.set_options(optimizer["groups"] or [{} for _ in learner.optimization.rates])
     for name, state in below("generator/").items():
         learner.generators[name].set_state(state)
 

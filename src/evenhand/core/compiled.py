@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +32,9 @@ class Compiled:
         mode = "reduce-overhead" if torch.cuda.is_available() else None  # CUDA graphs
         self._run = torch.compile(trunk, dynamic=False, mode=mode)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map inputs (n, ...) to features (n, dim)."""
-        return self._run(x)
+    def __call__(self, *inputs: Tensor, **named: Tensor) -> Any:
+        """What the trunk returns for inputs (n, ...)."""
+        return self._run(*inputs, **named)
 
     def serves(self, learner: "Learner", batches: Sequence[Batch | None]) -> bool:
         """Whether this joint pass has the shape to compile for, a batch with its full replay, and uses this trunk.

@@ -35,11 +35,11 @@ class DivergenceGuard:
             return
         step, loss, norm = self._last
         if self.interval == 1:
-            when, weights = f"At step {step + 1}", "were not updated with it"
+            when, then = f"At step {step + 1}", "so this step was undone"
         else:
             when = f"Within the {self.interval} steps up to {step + 1}"
-            weights = "already include it: go back to the last saved state"
+            then = "and the weights have followed: go back to the last saved state"
         raise errors.DivergedError(
-            f"{when} the loss became {loss.item():g} and its gradient {norm.item():g}; the weights {weights}. "
+            f"{when} the loss was {loss.item():g} and its gradient {norm.item():g}, {then}. "
             "A smaller learning rate may help."
         )

@@ -210,7 +210,7 @@ class Learner(Learning):
                 with as_global(self.generators["network"]):
                     losses = self.method.step(self, batch, replay)
                 if predict:
-                    predicted = self.prequential.count(predicted, pairs[0][2])
+                    predicted = self.prequential.count(self, x, predicted, pairs[0][2])
                 self._cache.clear()
                 self.ways.notify("follow", self)
                 self.steps += 1

@@ -161,6 +161,7 @@ class Learning:
         check("learner", lr=plain(value))
         with self.snapshots.turn:
             self.optimization.lr = plain(value)
+            self.snapshots.changes += 1
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:

@@ -13,11 +13,12 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from evenhand import errors, files
-from evenhand.core.batch import Batch
+from evenhand.core.batch import Batch, as_bytes
 from evenhand.core.draws import distinct
+from evenhand.core.inputs import Kind
 from evenhand.core.labels import Label, key
 from evenhand.core.labels import label as plain_label
-from evenhand.core.packing import Columns, unpack
+from evenhand.core.packing import unpack
 
 
 class Memory:
@@ -47,8 +48,8 @@ class Memory:
         them, less what has come in their place since then; see `Reservoir`.
     labels
         The label of each class.
-    packed
-        The columns of samples of several tensors; see `packing`.
+    kind
+        Of the samples as they were observed; the memory itself may hold bytes as floats, or several tensors packed.
     """
 
     def __init__(self, size: int, device: torch.device | str = "cpu", home: torch.device | str | None = None) -> None:
@@ -59,7 +60,7 @@ class Memory:
         self.offered = 0
         self.holes = self.missed = 0
         self.labels: list[Label] = []
-        self.packed: Columns | None = None
+        self.kind: Kind | None = None
         self._pasts: weakref.WeakSet[Past] = weakref.WeakSet()
         self._changing = threading.Lock()
 
@@ -129,8 +130,12 @@ class Memory:
             if not len(slots):
                 return None, []
             stored = self.read(slots)
-        positional, named = unpack(stored.x, self.packed)
-        x = stored.x if self.packed is None else named or positional
+        x: Any = stored.x
+        if self.kind is not None and self.kind.columns is not None:
+            positional, named = unpack(x, self.kind.columns)
+            x = named or positional
+        elif self.kind is not None and self.kind.dtype == "uint8":
+            x = as_bytes(x)
         return x, [self.labels[row] for row in stored.y.tolist()]
 
     def slots(self, label: Label = ...) -> Tensor:
@@ -145,14 +150,16 @@ class Memory:
         return {self.labels[row]: count for row, count in self.counts().items()}
 
     def export(self, path: str | Path) -> None:
-        """Write the samples to an .npz file, which `--data npz:PATH` and numpy read."""
+        """Write the samples to an .npz file, which `--data npz:PATH` and numpy read, with the labels that they have."""
         x, labels = self.samples()
         if not isinstance(x, Tensor):
             raise errors.InputError("Only samples of a single tensor can be exported, and there must be some.")
-        names = [str(label) for label in self.labels]
+        held = set(labels)
+        classes = [label for label in self.labels if label in held]
+        names = [str(label) for label in classes]
         if len(set(names)) < len(names):
             raise errors.InputError("Labels that are spelled alike, such as 1 and '1', cannot be told apart in a file.")
-        y = [self.labels.index(label) for label in labels]
+        y = [classes.index(label) for label in labels]
         content = io.BytesIO()
         np.savez_compressed(content, x=x.cpu().numpy(), y=np.array(y), classes=np.array(names))
         files.write(Path(path), content.getvalue())
@@ -208,9 +215,9 @@ class Past(Memory):
     def __init__(self, memory: Memory) -> None:
         self.size, self.device, self.filled, self.offered = memory.size, memory.device, memory.filled, memory.offered
         self.home = memory.home
-        self.holes, self.missed, self.labels, self.packed = memory.holes, memory.missed, memory.labels, memory.packed
+        self.holes, self.missed, self.labels, self.kind = memory.holes, memory.missed, memory.labels, memory.kind
         self.replaced: list[tuple[str, Tensor | None, Tensor | None]] = []
-        self._memory = memory
+        self._memory, self._changing = memory, threading.Lock()
         self._read: dict[str, Tensor] | None = None
         memory._pasts.add(self)
 

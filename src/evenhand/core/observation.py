@@ -66,6 +66,8 @@ class Prequential:
     ----------
     right, asked
         How many predictions were right, of how many.
+    awaited
+        The batch whose pass is still to come.
     """
 
     def __init__(self, learner: "Learner") -> None:
@@ -73,28 +75,31 @@ class Prequential:
         tested = parts.to_json(learner.method.prediction), parts.to_json(learner.method.weights)
         own = not learner.method.parts("modules")  # such as a second head
         self.free = own and tested == (ARGMAX, LATEST) and learner.views == "none" and _modeless(learner.network)
-        self._awaited: Batch | None = None
+        self.awaited: Batch | None = None
         self._rows: Tensor | None = None
         self._known: Sequence[Label] = ()
 
     def ask(self, learner: "Learner", x: Any, batch: Batch, known: Sequence[Label]) -> list[Label] | None:
         """Predict a batch by the classes known before it, or wait for its pass."""
-        self._awaited, self._rows, self._known = (batch if self.free and known else None), None, known
-        if self._awaited is not None:
+        self.awaited, self._rows, self._known = (batch if self.free and known else None), None, known
+        if self.awaited is not None:
             return None
         return learner.predict(x) if known else [None] * len(batch)
 
     def passed(self, learner: "Learning", batch: Batch | None, h: Tensor) -> None:
         """See the features of a batch that is about to be learned."""
-        if batch is not None and batch is self._awaited:
+        if batch is not None and batch is self.awaited:
             scoring = learner.method.scoring
             scores = learner.network.logits(h.detach(), scoring.test, scoring.couple)
-            self._awaited, self._rows = None, scores[:, : len(self._known)].argmax(1)
+            self.awaited, self._rows = None, scores[:, : len(self._known)].argmax(1)
 
-    def count(self, predicted: list[Label] | None, labels: Sequence[Label]) -> list[Label]:
-        """What was predicted, now counted; `labels` are the right ones."""
-        if predicted is None:
-            predicted = [self._known[row] for row in self._rows.tolist()] if self._rows is not None else []
+    def count(self, learner: "Learner", x: Any, predicted: list[Label] | None, labels: Sequence[Label]) -> list[Label]:
+        """What was predicted, now counted; `labels` are the right ones. Called within the step."""
+        self.awaited = None
+        if predicted is None and self._rows is not None:
+            predicted = [self._known[row] for row in self._rows.tolist()]
+        elif predicted is None:  # no pass came; within a step the state before it answers
+            predicted = learner.predict(x)
         self.right += sum(a is not None and a == b for a, b in zip(predicted, labels, strict=True))
         self.asked += len(labels)
         return predicted

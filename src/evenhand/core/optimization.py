@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -259,7 +258,8 @@ def _resizable(known: Mapping[str, Any], parameter: nn.Parameter) -> bool:
 
 
 def _resized(value: Tensor, parameter: nn.Parameter) -> Tensor:
-    """The first rows of a value, and zeros for those that the parameter has besides."""
-    kept = value[: len(parameter)]
-    padding = [0, 0] * (kept.ndim - 1) + [0, len(parameter) - len(kept)]
-    return F.pad(kept, padding)
+    """A value in the shape of the parameter, which may have grown in any dimension: what is new gets zeros."""
+    kept = value[tuple(map(slice, parameter.shape))]
+    resized = value.new_zeros(parameter.shape)
+    resized[tuple(map(slice, kept.shape))] = kept
+    return resized

@@ -93,8 +93,9 @@ class Snapshot:
         learner.row_of = {key: row for key, row in learner.row_of.items() if row < len(self.labels)}
         learner.kind, learner.steps = self.kind, self.steps
         learner.network.columns, learner.network.output = self.network.columns, self.network.output
-        learner.memory.packed = self.kind and self.kind.columns
+        learner.memory.kind = self.kind
         learner.prequential.right, learner.prequential.asked = self.prequential
+        learner.prequential.awaited = None
         for name, generator in learner.generators.items():
             generator.set_state(self.generators[name])
         learner._cache.clear()
@@ -110,7 +111,7 @@ class Snapshots:
         self.turn = threading.RLock()  # whoever changes the learner has it
         self.lock = threading.Lock()  # for moments
         self.stepping = False
-        self.changes = 0  # steps, and what `Learner.changed` tells
+        self.changes = 0  # steps, and other learning rates
         self.last: Snapshot | None = None
         self.pool: list[Snapshot] = []
 

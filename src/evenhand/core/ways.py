@@ -9,10 +9,12 @@ from torch import Tensor
 from evenhand import errors
 from evenhand.core import admission, registry
 from evenhand.core.batch import unit
+from evenhand.core.cloning import cloned
+from evenhand.core.copies import Copies
 from evenhand.core.labels import Label
 from evenhand.core.method import Method
 from evenhand.core.network import Network
-from evenhand.core.snapshots import Snapshot
+from evenhand.core.snapshots import Cache, Snapshot
 
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
@@ -82,8 +84,14 @@ class Ways:
                 raise errors.InputError("The learner has seen no class yet, so it cannot predict. Call observe first.")
             shared: dict[Any, Any] = {}
             asked = [view_of(learner, method, snapshot, shared) for method in methods]
-            parts = admission.samples(asked[0], x)[0].to(learner.device).split(EVALUATION_BATCH)
+            samples, kind = admission.samples(asked[0], x)
+            parts = samples.to(learner.device).split(EVALUATION_BATCH)
             with nullcontext() if learner.network.known else snapshot.passing:
+                if snapshot.kind is None:  # only a step may decide of what kind all samples are
+                    fitted = cloned(snapshot.network)
+                    admission.fit(fitted, samples, kind)
+                    for view in asked:
+                        view.network, view._copies, view._cache = fitted, Copies(), Cache()
                 scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
             labels = list(snapshot.labels)
             unseen = asked[0].network.rows - len(labels)  # rows that the head started with and no class has yet

@@ -109,9 +109,9 @@ def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]
 
     Collecting them takes longer than averaging them, so it is done again only for a new head or other buffers.
     """
-    state, *found = _floats.get(average, (None,))
-    now = (id(live.head.weight), *map(id, live.buffers()))
-    if state != now:
+    before, *found = _floats.get(average, ([],))
+    now = [live.head.weight, *live.buffers()]
+    if len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
         pairs = zip(tensors(average), tensors(live), strict=True)
         found = list(map(list, zip(*((a, b.detach()) for a, b in pairs if b.is_floating_point()), strict=True)))
         _floats[average] = (now, *found)
