@@ -9,7 +9,8 @@ from evenhand.experiment.spec import Spec
 
 
 def spec_of(method, **fields):
-    return Spec.make(method=method, **{"backbone": "mlp(hidden=8)", "memory": 20, "stages": 2, "batch": 50, **fields})
+    sizes = {"memory": 20, "stages": 2, "batch": 50, "replay": 50}
+    return Spec.make(method=method, **{"backbone": "mlp(hidden=8)", **sizes, **fields})
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,24 @@ def test_the_cost_of_a_composed_method():
     assert registry.cost("derpp+uer") == 1.5
     assert registry.cost("gss+mir") == pytest.approx(registry.cost("gss") + registry.cost("mir") - 1)
     assert registry.cost("finetune") == 0.5
+
+
+def test_a_cost_is_that_of_the_views_and_sizes_of_the_run():
+    assert spec_of("scr", pace="realtime", augment="crop").cost == 2
+    assert spec_of("scr", pace="realtime", augment="crop", views="concat").cost == 1
+    assert spec_of("derpp", pace="realtime", replay=25).cost == pytest.approx(4 / 3)
+    assert spec_of("derpp(shared=True)", pace="realtime").cost == spec_of("derpp").cost == 1
+
+
+def test_what_misses_other_batches_does_not_train_alike(tmp_path, monkeypatch):
+    (tmp_path / "without_cost.py").write_text(
+        "from evenhand import resolve\n\ndef mine():\n    return resolve('derpp')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for pace, alike in (("wait", True), ("realtime", False)):
+        named, mine = (spec_of(method, pace=pace) for method in ("derpp", "without_cost:mine"))
+        assert named.resolved == mine.resolved
+        assert named.answers(mine) is alike
 
 
 @pytest.fixture

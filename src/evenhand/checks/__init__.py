@@ -28,10 +28,10 @@ def find(name: str, precision: Precision = "fp32") -> Subject:
     """The method of a name, checked in a precision."""
     method, terms = registry.resolve(name), registry.terms(name)
     exempt = {check: why for recipe, _ in terms for check, why in recipe.exempt.items()}
-    deciding = [recipe for recipe, _ in terms if recipe.cost != 1] or [terms[0][0]]
-    if len(deciding) > 1 or any(arguments for _, arguments in terms):
-        exempt.setdefault("cost as documented", "costs are documented for single methods with default parameters")
-    return Subject(name, method, deciding[0].cost, deciding[0].tolerance, exempt, precision)
+    deciding = [recipe for recipe, _ in terms if registry.cost(recipe.name) != 1] or [terms[0][0]]
+    if len(deciding) > 1 or any(arguments and not callable(recipe.cost) for recipe, arguments in terms):
+        exempt.setdefault("cost as documented", "costs of parameters are documented by functions, of single methods")
+    return Subject(name, method, registry.cost(name), deciding[0].tolerance, exempt, precision)
 
 
 def run(subject: Subject) -> list[Outcome]:

@@ -42,7 +42,7 @@ def rows() -> list[dict[str, Any]]:
                 "name": name,
                 "call": recipe.call,
                 "title": recipe.title,
-                "cost": recipe.cost,
+                "cost": registry.cost(recipe.name),
                 "slots": {slot: part_name(slot, part) for slot, part in changes.items()},
                 "needs_boundaries": bool(method.parts("boundary")),
                 **composes(name),

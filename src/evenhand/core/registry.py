@@ -12,9 +12,11 @@ from typing import Any, Concatenate, ParamSpec
 from evenhand import errors, names
 from evenhand.core.imported import imported
 from evenhand.core.method import Method
+from evenhand.core.sizes import Sizes
 
 GROUP = "evenhand.methods"
 VARIABLE = "EVENHAND_METHODS"  # of the environment: module:function, comma-separated
+DOCUMENTED = Sizes()
 P = ParamSpec("P")
 
 
@@ -28,7 +30,8 @@ class Recipe:
         Function that returns the method; its keyword parameters are the method's. That of a way takes a method first,
         and returns one that trains alike.
     cost
-        C_D: the training cost relative to ER, by the formula in the method's file.
+        C_D: the training cost relative to ER. Where it depends on parameters or on the sizes of a step, a function
+        `(sizes, ...)` of the parameters that it names, which returns the units of a step.
     tolerance
         How far the measured cost may differ from it, as a fraction.
     revision
@@ -45,7 +48,7 @@ class Recipe:
 
     name: str
     build: Callable[..., Method]
-    cost: float
+    cost: "Cost"
     tolerance: float
     revision: int
     exempt: Mapping[str, str]
@@ -73,11 +76,20 @@ class Recipe:
         known = self.parameters | names.bind(self.name, arguments, self.parameters)
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in known.items())})" if known else self.name
 
+    def c_d(self, arguments: Mapping[str, Any], sizes: Sizes) -> float:
+        """The training cost relative to ER, with these parameters and steps of these sizes."""
+        if not callable(self.cost):
+            return self.cost
+        known = self.parameters | names.bind(self.name, arguments, self.parameters)
+        asked = [name for name in inspect.signature(self.cost).parameters if name in known]
+        return self.cost(sizes, **{name: known[name] for name in asked}) / sizes.er
+
     def __call__(self, arguments: Mapping[str, Any], *tested: Method) -> Method:
         """Build the method, or say which parameter is wrong; a way takes the method that it tests."""
         return self.build(*tested, **names.bind(self.name, arguments, self.parameters))
 
 
+Cost = float | Callable[..., float]
 Term = tuple[Recipe, dict[str, Any]]
 _recipes: dict[str, Recipe] = {}
 _adopted: dict[str, Recipe] = {}  # by module:function
@@ -85,7 +97,7 @@ _adopted: dict[str, Recipe] = {}  # by module:function
 
 def register(
     *,
-    cost: float,
+    cost: Cost,
     tolerance: float = 0.05,
     revision: int = 1,
     exempt: Mapping[str, str] | None = None,
@@ -227,13 +239,13 @@ def split(text: str) -> tuple[list[Term], list[Term]]:
     return [term for term in found if not term[0].way], [term for term in found if term[0].way]
 
 
-def cost(text: str) -> float:
+def cost(text: str, sizes: Sizes = DOCUMENTED) -> float:
     """C_D of a name: what each of its terms costs beyond ER, added up.
 
     >>> cost("mir+uer") == cost("mir") > cost("uer") == cost("uer+ema") == 1
     True
     """
-    return 1 + sum(recipe.cost - 1 for recipe, _ in terms(text))
+    return 1 + sum(recipe.c_d(arguments, sizes) - 1 for recipe, arguments in terms(text))
 
 
 def canonical(text: str) -> str:

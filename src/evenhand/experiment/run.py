@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from evenhand import backbones, errors, files, names
-from evenhand.core import draws, registry
+from evenhand.core import draws
 from evenhand.core.compiled import worth
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
@@ -230,7 +230,7 @@ class _Run:
                 f"{folder.spec.order} does not define."
             )
         self.position = 0
-        self.cost = registry.cost(folder.spec.method) if folder.spec.pace == "realtime" else 1.0
+        self.cost = folder.spec.cost
         self.watch = HeadWatch(folder.spec.seed)
         self.metrics: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []

@@ -12,6 +12,7 @@ from evenhand import backbones, datasets, errors, streams
 from evenhand.core import registry
 from evenhand.core.method import Method
 from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings, default_views
+from evenhand.core.sizes import Sizes
 from evenhand.core.ways import Ways
 
 BOTH = "cos, dot"  # the tests of older runs with the field forms = "both"
@@ -142,7 +143,13 @@ class Spec(Settings, BaseModel):
     @property
     def training(self) -> Hashable:
         """What runs have in common that train alike, however they are tested."""
-        return self.model_copy(update={"method": "", "tests": ""}), self.resolved.training
+        return self.model_copy(update={"method": "", "tests": ""}), self.resolved.training, self.cost
+
+    @property
+    def cost(self) -> float:
+        """How much of the stream passes by while it learns a batch, in batches; one that waits does not pass by."""
+        sizes = Sizes(self.batch, self.replay, 2 if self.views == "concat" else 1)
+        return registry.cost(self.method, sizes) if self.pace == "realtime" else 1.0
 
     @property
     def ways(self) -> Ways:

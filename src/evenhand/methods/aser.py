@@ -156,7 +156,7 @@ def features(learner: Learner, *batches: Batch) -> list[Tensor]:
     return list(h.split([len(batch) for batch in batches]))
 
 
-@register(cost=160 / 60, tolerance=0.3, revision=3)
+@register(cost=lambda sizes, n: sizes.er + 4 * n * 10 + 2 * sizes.batch, tolerance=0.3, revision=3)
 def aser(k: int = 3, n: int = 2, reduction: str = "sum") -> Method:
     """Adversarial Shapley value: replay and keep what helps a nearest-neighbour classifier."""
     errors.choice("The 'reduction' parameter of aser", reduction, ("sum", "joint"))

@@ -91,7 +91,7 @@ def distance(logits: Tensor, stored: Tensor) -> Tensor:
     return gaps.square().sum() / known.sum()
 
 
-@register(cost=1.5)
+@register(cost=lambda sizes, shared: sizes.er + (not shared) * sizes.learned(sizes.replay))
 def derpp(a: float = 0.1, b: float = 0.5, shared: bool = False) -> Method:
     """Dark experience replay: keep the logits of memories close to what they were."""
     if errors.truth("The 'shared' parameter of derpp", shared):

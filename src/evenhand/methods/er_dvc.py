@@ -33,6 +33,7 @@ from evenhand.core.network import Network
 from evenhand.core.parts import part
 from evenhand.core.registry import register
 from evenhand.core.scoring import Phase
+from evenhand.core.sizes import Sizes
 from evenhand.methods.er import er
 from evenhand.methods.mir import MostInterfered
 
@@ -122,7 +123,13 @@ class MostInterferedGradients(MostInterfered):
         return learner.expect("replay", h, gap) * h.abs().sum(1)
 
 
-@register(cost=280 / 60, revision=2)
+def cost(sizes: Sizes, candidates: int) -> float:
+    """The units of both views; if there is a choice, those of a virtual step with both and of the candidates."""
+    both = sizes._replace(views=2)
+    return both.er + (both.learned(sizes.batch) + 2 * candidates) * (candidates > sizes.replay)
+
+
+@register(cost=cost, revision=2)
 def er_dvc(weight: float = 4.0, candidates: int = 50) -> Method:
     """Dual view consistency: both views agree, and the samples with the most interfered gradients are replayed."""
     return er().but(retrieval=MostInterferedGradients(candidates), objective=DualViewConsistency(weight))

@@ -115,7 +115,7 @@ class DescendClipped(Descend):
         learner.network.head.weight.data.clamp_(min=0)
 
 
-@register(cost=1)
+@register(cost=lambda sizes, distil: sizes.er * (4 / 3 if distil else 1))
 def er_wa(persist: bool = True, clip: bool = True, distil: bool = False) -> Method:
     """Weight aligning: at a stage's end its classes get the norm of the old ones."""
     method = er()

@@ -87,7 +87,7 @@ class FloatReservoir(Reservoir):
         Reservoir.__call__(self, learner, replace(batch, x=unit(batch.x)).with_({"age": ages}))
 
 
-@register(cost=130 / 60)
+@register(cost=lambda sizes: sizes.er + sizes.learned(sizes.batch) + 4 * sizes.replay)
 def gmed(stride: float = 0.1, decay: float = 0.0, beta: float = 0.01, sign: str = "paper") -> Method:
     """Gradient-based memory editing: move memories to where the coming update hurts more."""
     return er().but(retrieval=UniformEdited(stride, decay, beta, sign), storage=FloatReservoir())

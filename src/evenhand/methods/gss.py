@@ -90,7 +90,7 @@ def replaces(stored: Tensor, new: Tensor, generator: Generator) -> Tensor:
     return draws * (old + fresh) < old
 
 
-@register(cost=390 / 60, tolerance=0.3, revision=2)
+@register(cost=lambda sizes, batches, size: sizes.er + 3 * (sizes.batch + batches * size), tolerance=0.3, revision=2)
 def gss(batches: int = 10, size: int = 10) -> Method:
     """Gradient-based sample selection: keep samples whose gradients differ."""
     return er().but(storage=DiverseGradients(batches, size))

@@ -26,6 +26,7 @@ from evenhand.core.learner import Learner
 from evenhand.core.method import Method
 from evenhand.core.parts import part
 from evenhand.core.registry import register
+from evenhand.core.sizes import Sizes
 from evenhand.methods.er import er
 
 
@@ -56,7 +57,12 @@ class MostInterfered:
         return learner.expect("replay", h, candidates.each_cross_entropy)
 
 
-@register(cost=190 / 60)
+def cost(sizes: Sizes, candidates: int) -> float:
+    """ER's units; if there is a choice, those of a virtual step and of two passes of the candidates."""
+    return sizes.er + (sizes.learned(sizes.batch) + 2 * candidates) * (candidates > sizes.replay)
+
+
+@register(cost=cost)
 def mir(candidates: int = 50) -> Method:
     """Maximally interfered retrieval: replay what the coming update would hurt most."""
     return er().but(retrieval=MostInterfered(candidates))

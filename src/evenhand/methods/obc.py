@@ -95,7 +95,7 @@ class SizedHeadCorrection(HeadCorrection):
         HeadCorrection.correct(self, learner, size or self.size)
 
 
-@register(cost=70 / 60)
+@register(cost=lambda sizes, apart: sizes.er + sizes.views * (apart or sizes.replay))
 def obc(separate: bool = False, apart: int = 10) -> Method:
     """Online bias correction: one more memory batch a step moves the tested head alone (the UER paper counts 1.5)."""
     separate = errors.truth("The 'separate' parameter of obc", separate)

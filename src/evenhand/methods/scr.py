@@ -97,7 +97,7 @@ def contrast(z: Tensor, y: Tensor, temperature: float) -> Tensor:
     return -(log_p.masked_fill(~positive, 0).sum(1) / positive.sum(1)).mean()
 
 
-@register(cost=2)
+@register(cost=lambda sizes: sizes._replace(views=2).er)
 def scr(temperature: float = 0.07, by_view: bool = True) -> Method:
     """Supervised contrastive replay, tested by the nearest class mean."""
     objective = ContrastByView if errors.truth("The 'by_view' parameter of scr", by_view) else SupervisedContrast

@@ -96,7 +96,7 @@ def distillation(logits: Tensor, taught: Tensor, stages: list[int]) -> Tensor:
     return total
 
 
-@register(cost=70 / 60)
+@register(cost=lambda sizes, distil: sizes.er + distil * sizes.views * sizes.replay)
 def ss_il(distil: bool = True) -> Method:
     """Separated softmax: new and old classes never share a softmax."""
     return er().but(retrieval=EarlierStages(), objective=SeparatedSoftmax(distil))
