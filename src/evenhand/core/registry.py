@@ -251,10 +251,11 @@ def cost(text: str, sizes: Sizes = DOCUMENTED) -> float:
 def canonical(text: str) -> str:
     """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order.
 
-    >>> canonical("ncm+ema(decay=0.998)+uer+ema")
+    >>> canonical("ncm+ema(decay=0.998)+er+uer+ema")
     'uer+ema+ncm'
     """
     trained, ways = (sorted(found, key=lambda term: term[0].name) for found in split(text))
+    trained = [term for term in trained if term[0].name != "er"] or trained[:1]
     return "+".join([*map(spell, trained), *dict.fromkeys(map(spell, ways))])
 
 
