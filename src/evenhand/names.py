@@ -19,8 +19,8 @@ MAX_NUMBER = 1e300
 Term = tuple[str, dict[str, Any]]
 
 
-def parse(text: str) -> list[Term]:
-    """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals.
+def parse(text: str, like: str = "er, uer(alpha=0.3) or mir+uer") -> list[Term]:
+    """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals. `like` are examples for errors.
 
     >>> parse("mir(candidates=100)+mymodule:mine")
     [('mir', {'candidates': 100}), ('mymodule:mine', {})]
@@ -39,12 +39,12 @@ def parse(text: str) -> list[Term]:
         parsed = _terms(ast.parse(OWN.sub(stand_in, text.strip()), mode="eval").body)
         return [(own.get(name, name), arguments) for name, arguments in parsed]
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise errors.wrong("A name", "look like er, uer(alpha=0.3) or mir+uer", text) from None
+        raise errors.wrong("A name", f"look like {like}", text) from None
 
 
-def terms(kind: str, text: str, known: Collection[str]) -> list[Term]:
+def terms(kind: str, text: str, known: Collection[str], **examples: str) -> list[Term]:
     """Parse a name whose terms are all `known`; `kind` says in errors what they name."""
-    parsed = [(text, {})] if errors.text("A name", text) in known else parse(text)
+    parsed = [(text, {})] if errors.text("A name", text) in known else parse(text, **examples)
     for name, _ in parsed:
         if name not in known:
             raise errors.unknown(kind, name, known)
@@ -53,7 +53,8 @@ def terms(kind: str, text: str, known: Collection[str]) -> list[Term]:
 
 def term(kind: str, text: str, known: Collection[str]) -> Term:
     """Parse a known name of one term, without `+`."""
-    parsed = terms(kind, text, known)
+    name = min(known, key=len)
+    parsed = terms(kind, text, known, like=f"{name} or NAME(PARAMETER=1)")
     if len(parsed) != 1:
         raise errors.unknown(kind, text, known)
     return parsed[0]

@@ -196,7 +196,7 @@ def test_several_inputs_that_do_not_fit(x, sentence):
 @pytest.mark.parametrize("method", ["gmed", "uer"])
 def test_tokens_can_be_neither_edited_nor_augmented(method):
     learner = Learner(Tokens(), method, memory=4, device="cpu", augment="none" if method == "gmed" else "scr")
-    with pytest.raises(InputError, match="Samples that this method edits|Samples to augment"):
+    with pytest.raises(InputError, match="Samples that this method edits|Samples with augmented views"):
         learner.observe(torch.ones(2, 3).long(), [0, 1])
 
 

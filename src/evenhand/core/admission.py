@@ -92,7 +92,7 @@ def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[L
     if learner.augment != "none" and kind.columns:
         raise errors.InputError("Only samples of a single tensor can be augmented.")
     if learner.augment != "none" and not (tensor.ndim == 4 and scaled) and not callable(learner.augment):
-        raise errors.wrong("Samples to augment", "be images (n, c, h, w)", tuple(tensor.shape))
+        raise errors.wrong("Samples with augmented views", "be images (n, c, h, w)", tuple(tensor.shape))
     if edited and not scaled:
         raise errors.wrong("Samples that this method edits", "be uint8 or floats", str(kind))
     if tensor.ndim == 4 and not callable(learner.augment):
