@@ -100,6 +100,20 @@ def test_features_that_are_named_can_come_later(model):
     assert model.learner.memory.columns["x"][:2].tolist() == [[1.0, 0.5, 0.0], [1.0, 0.5, 9.0]]
 
 
+def test_a_feature_that_is_not_among_the_named_ones_is_left_out(model):
+    model = model.clone({"features": ("y", "x")})
+    with pytest.warns(UserWarning, match=r"^The feature 'z' is not among features=\.\.\. and is left out\.$"):
+        model.learn_one({**NORTH, "z": 9.0}, "north")
+    assert model.learner.memory.columns["x"][0].tolist() == [1.0, 0.5]
+
+
+def test_a_sample_without_features_is_an_error_and_fixes_nothing(model):
+    with pytest.raises(ValueError, match=r"^A sample must have at least one feature\.$"):
+        model.learn_one({}, "north")
+    model.learn_one(NORTH, "north")
+    assert model.predict_one(NORTH) == "north"
+
+
 def test_a_network_is_copied():
     network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     before = [weight.clone() for weight in network.parameters()]

@@ -2,7 +2,9 @@ import pytest
 
 from evenhand.bench import suite, timing, workloads
 from evenhand.cli.bench import print_measured
+from evenhand.core import registry
 from evenhand.core.flops import count_flops
+from evenhand.errors import InputError
 
 
 def test_ratios_are_taken_within_a_round():
@@ -43,6 +45,23 @@ def test_a_learner_to_be_timed_knows_all_classes_and_is_full(name):
     assert len(learner.memory) == 300
     assert 0 < timing.share_outside(learner, workloads.step_of(learner), steps=2) < 0.5
     assert "descend" not in vars(learner)
+
+
+def test_methods_with_several_parameters_are_timed_and_composed_ones_documented(monkeypatch):
+    plain = workloads.full_learner
+    monkeypatch.setattr(suite, "full_learner", lambda name: plain(name, memory=20, classes=10))
+    monkeypatch.setattr(suite, "time_in_turns", lambda steps, rounds: {name: [1.0] * rounds for name in steps})
+    names = ["scored(learn='cos', test='cos')", "er_ace+mir"]
+    measured = suite.measure(["methods"], 3, 1, ", ".join(names))["methods"]
+    assert list(measured) == ["er", *names]
+    assert measured["er_ace+mir"]["documented"] == registry.cost("mir") > registry.cost("er_ace") == 1
+    assert measured["er_ace+mir"]["c_d"] > 1.1
+
+
+def test_an_unknown_method_is_refused_before_anything_is_measured(monkeypatch):
+    monkeypatch.setitem(suite.PARTS, "steps", lambda rounds: pytest.fail("measured"))
+    with pytest.raises(InputError, match="There is no method called 'mirr'"):
+        suite.measure(["steps", "methods"], 3, 1, "er,mirr")
 
 
 @pytest.mark.slow

@@ -229,7 +229,7 @@ def test_processes_give_the_records_of_inline(capsys, file, tmp_path, whole):
         (["--engine", "inline", "--workers", "0"], "The number of --workers must be a whole number of at least 1."),
         (["--engine", "ray", "--workers", "0"], "The number of --workers must be a whole number of at least 1."),
         (["--threads", "0"], "The number of --threads must be a whole number of at least 1."),
-        (["--threads", "999"], "Workers times threads must not exceed"),
+        (["--threads", "999"], "1 worker with 999 threads needs 999 cores, but there "),
         (["--gpus", "-1"], "The number of --gpus must be a number of at least 0"),
         (["--gpus", "nan"], "The number of --gpus must be a number of at least 0"),
         (["--track", "nonsense"], "There is no sink called 'nonsense'."),

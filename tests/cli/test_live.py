@@ -121,6 +121,14 @@ def test_a_log_of_many_runs_has_one_line_for_each():
     assert said(watch)[300:] == ["[300/500] er seed 300: Stopped.", "[300/500] 199 runs were not started."]
 
 
+def test_a_single_run_that_was_not_started():
+    specs = specs_of(FEW + 1)
+    with watch_of(specs) as watch:
+        watch(Reused(FEW, FEW + 1))
+        watch(failed(specs[0], "stopped", "Not started."))
+    assert said(watch)[-1] == f"[{FEW}/{FEW + 1}] 1 run was not started."
+
+
 @pytest.mark.parametrize(("count", "lines"), [(FEW, 1), (FEW + 1, 0)])
 def test_stages_of_few_runs_alone_have_a_line(count, lines):
     specs = specs_of(count)

@@ -122,7 +122,9 @@ def test_vectors_of_another_length():
 def test_vectors_that_are_to_be_augmented():
     learner = Learner(MLP((4,)), augment="scr", device="cpu")
     before = frozen_state(learner)
-    with pytest.raises(InputError, match=r"Samples with augmented views must be images \(n, c, h, w\)\. Got \(2, 4\) instead"):
+    with pytest.raises(
+        InputError, match=r"Samples with augmented views must be images \(n, c, h, w\)\. Got \(2, 4\) instead"
+    ):
         learner.observe(torch.zeros(2, 4), [0, 1])
     assert unchanged(learner, before)
 

@@ -27,6 +27,8 @@ def load(path, **arrays):
         (noise(4, 6, 7, 3), noise(4, 6, 7, 3).transpose(0, 3, 1, 2)),
         (noise(4, 6, 7, 1), noise(4, 6, 7, 1).transpose(0, 3, 1, 2)),
         (noise(4, 3, 6, 3), noise(4, 3, 6, 3)),
+        (noise(4, 512, 4, 4), noise(4, 512, 4, 4)),
+        (noise(4, 2, 8, 4), noise(4, 2, 8, 4)),
         (noise(4, 3, 6, 7) / 255, (noise(4, 3, 6, 7) / 255).astype(np.float32)),
         ((noise(4, 6, 7, 3) / 255).astype(np.float16), (noise(4, 6, 7, 3) / 255).astype("f2").transpose(0, 3, 1, 2)),
         (noise(4, 5) * -1000.0, (noise(4, 5) * -1000.0).astype(np.float32)),
@@ -88,8 +90,11 @@ def test_names_of_classes(tmp_path):
     assert load(tmp_path, x=x, y=LABELS, classes=["cat", "dog"]).classes == ("cat", "dog")
     with pytest.raises(InputError, match=r"Every class of .*mine\.npz must have training samples\. 'eel' has none\.$"):
         load(tmp_path, x=x, y=LABELS, classes=["cat", "dog", "eel"])
-    for y in (LABELS + 1, LABELS - 1):
-        with pytest.raises(InputError, match=r"labels of .*mine\.npz must be numbers below the 2 named classes"):
+    for y, wrong in ((LABELS + 1, 2), (LABELS - 1, -1)):
+        sentence = (
+            rf"labels of .*mine\.npz must be numbers from 0 to 1, as there are 2 named classes\. Got {wrong} instead"
+        )
+        with pytest.raises(InputError, match=sentence):
             load(tmp_path, x=x, y=y, classes=["cat", "dog"])
 
 
@@ -114,6 +119,14 @@ def test_labels_of_two_kinds(tmp_path):
         ({"x": noise(10, 2), "y": LABELS[:9]}, r"must have the shape \(10,\), one per sample\. Got \(9,\) instead"),
         ({"x": noise(10, 2), "y": np.eye(10)}, r"must have the shape \(10,\), one per sample\. Got \(10, 10\) instead"),
         ({"x": noise(10, 2), "y": LABELS / 2}, r"must be whole numbers or strings\. Got 'float64' instead"),
+        (
+            {"x": noise(10, 2), "y": LABELS.astype(np.uint64) + (1 << 63)},
+            r"must be below 2\^63, or strings\. Got 9223372036854775809 instead",
+        ),
+        (
+            {"x": noise(10, 8, 8, 4), "y": LABELS},
+            r"must have one or three channels if these come last\. Got \(10, 8, 8, 4\) instead\. Of RGBA, keep x\[\.",
+        ),
         ({"x": noise(10, 2), "y": LABELS * 0}, r"mine\.npz must have at least two classes\. It has 1"),
         ({"x": noise(10), "y": LABELS}, r"must be vectors \(n, d\) or images \(n, c, h, w\)\. Got \(10,\) instead"),
         ({"x": np.array(1), "y": LABELS}, r"must be vectors \(n, d\) or images"),

@@ -31,10 +31,13 @@ def load(path, **options):
         ("data/train-00000-of-00001-0a1b.parquet", "data/validation-00000-of-00001-0a1b.parquet"),
         ("train.parquet", "valid.parquet"),
         ("Train.arrow", "val.parquet"),
+        ("pets-train.parquet", "pets-test.parquet"),
+        ("pets_training_0.arrow", "pets_testing_0.arrow"),
+        ("My Train/attest.parquet", "My Test/attest.parquet"),
     ],
 )
 def test_both_formats_and_all_names_of_splits(tmp_path, train, test):
-    pictures = noise(6, 8, 9, 3)
+    pictures = noise(8, 8, 9, 3)
     rows = [(encode(x), number % 2) for number, x in enumerate(pictures)]
     files = {train: rows[:4], test: rows[4:]}
     write(tmp_path / "mine", {name: (arrow if "arrow" in name else parquet)(hf(part)) for name, part in files.items()})
@@ -42,8 +45,7 @@ def test_both_formats_and_all_names_of_splits(tmp_path, train, test):
     assert dataset.classes == ("cat", "dog")
     assert np.array_equal(dataset.train_x, pictures[:4].transpose(0, 3, 1, 2))
     assert np.array_equal(dataset.test_x, pictures[4:].transpose(0, 3, 1, 2))
-    assert dataset.train_y.tolist() == [0, 1, 0, 1]
-    assert dataset.test_y.tolist() == [0, 1]
+    assert dataset.train_y.tolist() == dataset.test_y.tolist() == [0, 1, 0, 1]
 
 
 def test_parts_of_a_split_come_in_their_order(tmp_path):
@@ -67,6 +69,27 @@ def test_the_test_split_comes_before_validation(tmp_path):
     parts = {"train": ROWS, "test": ROWS[2:4], "validation": ROWS[4:6]}
     path = write(tmp_path / "mine", {f"{split}.parquet": parquet(hf(rows)) for split, rows in parts.items()})
     assert greys(load(path).test_x) == [20, 30]
+
+
+def test_a_split_is_a_whole_word(tmp_path):
+    """Neither a word that begins like a split nor the name of the folder that holds all files is one."""
+    names = ["trains.parquet", "valley-00000-of-00002.parquet", "contest.parquet"]
+    path = write(tmp_path / "test", {name: parquet(hf(ROWS)) for name in names})
+    assert len(load(path).train_y) == 3 * 8
+
+
+def test_files_without_a_split_beside_others_that_have_one(tmp_path):
+    path = write(tmp_path / "mine", {name: parquet(hf(ROWS)) for name in ("data.parquet", "test.parquet")})
+    sentence = r"mine/data\.parquet names no split, but other files in .*mine do\. Add a word such as train or test"
+    with pytest.raises(InputError, match=sentence):
+        load(path)
+
+
+def test_what_the_library_caches_beside_the_data_is_no_data(tmp_path):
+    names = ["train/data-00000-of-00001.arrow", "train/cache-0123456789abcdef.arrow", "test/data-00000-of-00001.arrow"]
+    path = write(tmp_path / "mine", {name: arrow(hf(ROWS)) for name in names})
+    assert greys(load(path).train_x) == [10 * number for number in range(10)]
+    assert len(load(path / names[1]).train_y) == 8  # unless it is what was asked for
 
 
 def test_columns_by_their_declared_kinds(tmp_path):

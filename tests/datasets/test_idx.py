@@ -46,7 +46,7 @@ def test_other_clothes_are_refused_by_their_hash(data):
         ("train-labels-idx1-ubyte", idx(np.zeros((20, 1), np.uint8)), "does not begin as an IDX file of rank 1"),
         ("t10k-images-idx3-ubyte", idx(makers.noise(10, 28, 28))[:-1], "says 10 x 28 x 28, but it has 7839 bytes"),
         ("t10k-images-idx3-ubyte", idx(makers.noise(10, 28, 28)) + b"x", "says 10 x 28 x 28, but it has 7841 bytes"),
-        ("t10k-images-idx3-ubyte", idx(makers.noise(10, 32, 32)), "says 10 x 32 x 32, but it has 10240 bytes"),
+        ("t10k-images-idx3-ubyte", idx(makers.noise(10, 32, 32)), r"must be 28 x 28\. Got '10 x 32 x 32' instead"),
         ("t10k-images-idx3-ubyte", bytes([0, 0, 8, 3]) + 12 * b"\xff", "says 4294967295 x 4294967295 x 4294967295"),
         ("t10k-images-idx3-ubyte", b"", "does not begin as an IDX file of rank 3"),
         ("t10k-images-idx3-ubyte", bytes([0, 0, 9, 3]) + bytes(12), "does not begin as an IDX file of rank 3"),

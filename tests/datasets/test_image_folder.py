@@ -12,10 +12,18 @@ def greys(x):
     return x[:, 0, 0, 0].tolist()
 
 
-@pytest.mark.parametrize("test", ["test", "val", "valid", "validation"])
-def test_a_split_of_its_own(tmp_path, test):
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        *(("train", name) for name in ("test", "testing", "val", "valid", "validation")),
+        ("Train", "Test"),
+        ("TRAINING", "testing"),
+    ],
+)
+def test_a_split_of_its_own(tmp_path, train, test):
     pictures = noise(6, 8, 9, 3)
-    names = ["train/b/2.png", "train/a/1.png", "train/b/1.png", f"{test}/b/9.png", f"{test}/a/8.png", "train/a/0.png"]
+    names = [f"{train}/b/2.png", f"{train}/a/1.png", f"{train}/b/1.png"]
+    names += [f"{test}/b/9.png", f"{test}/a/8.png", f"{train}/a/0.png"]
     path = write(tmp_path / "mine", {name: encode(x) for name, x in zip(names, pictures, strict=True)})
     dataset = datasets.load(f"folder:{path}")
     assert dataset.classes == ("a", "b")
@@ -24,6 +32,23 @@ def test_a_split_of_its_own(tmp_path, test):
     assert dataset.train_y.tolist() == [0, 0, 1, 1]
     assert dataset.test_y.tolist() == [0, 1]
     assert dataset.name == f"folder:{path}"
+
+
+def test_a_split_without_its_other_half_is_no_class(tmp_path):
+    files = {
+        f"{split}/{name}/{number}.png": flat(1) for split in ("Train", "other") for name in "ab" for number in "01"
+    }
+    path = write(tmp_path / "mine", files)
+    sentence = rf"{path}/Train holds folders instead of images, but there is no {path}/test\. Add it, or use folder:"
+    with pytest.raises(InputError, match=sentence):
+        datasets.load(f"folder:{path}")
+    assert datasets.load(f"folder:{path}/Train").classes == ("a", "b")
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    files = {f"{name}/{number}.png": flat(1) for name in ("plane", "train") for number in range(2)}
+    path = write(tmp_path / "mine", {**files, "train/old/0.png": flat(1)})
+    assert datasets.load(f"folder:{path}").classes == ("plane", "train")
 
 
 def test_without_a_split_every_fifth_image_of_a_class_is_for_testing(tmp_path):

@@ -336,7 +336,7 @@ def test_shares_use_all_cores_and_no_more(monkeypatch):
     assert Allocation.of(100) == Allocation(8, 1)
     assert Allocation.of(100, threads=2) == Allocation(4, 2)
     assert Allocation.of(100, workers=3) == Allocation(3, 2)
-    with pytest.raises(errors.InputError, match="not exceed the 8 cores. Got '4 x 4'"):
+    with pytest.raises(errors.InputError, match=r"^4 workers with 4 threads each need 16 cores, but there are 8\.$"):
         Allocation.of(4, 4, 4)
     with pytest.raises(errors.InputError, match="'workers' must be a whole number of at least 1. Got 0"):
         Allocation.of(4, workers=0)

@@ -212,3 +212,44 @@ def test_alpha_pairs_and_classes_are_drawn_where_they_belong():
     assert [point.mean for point in norm.curves[0].points] == [1, 1, 1.5, 1.5]
     assert [point.mean for point in probability.curves[0].points] == [25] * 4
     assert [point.mean for point in change.curves[0].points] == pytest.approx([0, 0.01, 0.02, 0.03])
+
+
+def test_every_way_to_test_has_panels_of_its_own():
+    common = {"title": "Own", "kind": "figure", "memory": 50, "stages": 2, "backbone": "mlp"}
+    pairs = parse_definition({**common, "draws": "improvement", "methods": ["mir", "mir+uer"]}, "own")
+    pairs = with_tests(pairs, "ema")
+    drawn = Rendering(pairs, [result(spec) for spec in pairs.specs]).panels
+    assert [panel.title for panel in drawn] == ["fashion-cut, |M| = 50: MIR", "fashion-cut, |M| = 50: MIR + EMA"]
+    assert [[curve.name for curve in panel.curves] for panel in drawn] == [["plain", "+ UER"]] * 2
+    scale = parse_definition({**common, "draws": "scale", "methods": ["uer_a", "uer"]}, "own")
+    scale = with_tests(scale, "ema")
+    level = {"uer": 0.1, "uer+ema": 0.2, "uer_a": 0.3, "uer_a+ema": 0.4}
+    latest, averaged = Rendering(scale, [result(spec, level[spec.method]) for spec in scale.specs]).panels
+    assert (latest.title, averaged.title) == ("fashion-cut, |M| = 50", "fashion-cut, |M| = 50: EMA")
+    assert latest.xs == averaged.xs == (0.5, 1.0)
+    assert [point.mean for point in latest.curves[1].points] == pytest.approx([10, 30])
+    assert [point.mean for point in averaged.curves[1].points] == pytest.approx([20, 40])
+
+
+def test_pairs_that_differ_in_more_than_uer_are_apart():
+    fields = {"kind": "figure", "draws": "improvement", "memory": 50, "stages": 2, "backbone": "mlp"}
+    item = parse_definition({"title": "Own", "methods": ["mir", "mir+uer"], "lr": [0.1, 0.2], **fields}, "own")
+    drawn = Rendering(item, [result(spec) for spec in item.specs]).panels
+    assert [panel.title for panel in drawn] == [f"fashion-cut, |M| = 50: mir lr {lr}" for lr in (0.1, 0.2)]
+    assert [[curve.name for curve in panel.curves] for panel in drawn] == [["plain", "+ UER"]] * 2
+
+
+def test_nothing_is_said_about_a_head_that_was_not_tested():
+    expected = [{"method": "er", "norm_current": 2.0, "bias_current": 1.0, "accuracy": 50.0}]
+    fields = {"methods": ["er"], "memory": 50, "stages": 2, "backbone": "mlp"}
+    item = with_tests(parse_definition({"title": "Own", "expected": expected, **fields}, "own"), "ema, cos")
+    tables = Rendering(item, [result(spec) for spec in item.specs]).compared
+    ours = {(row.method, row.measure): row.ours for table in tables for row in table.rows}
+    assert ours["er", "norm_current"] == ours["er+cos", "norm_current"] == 1.5
+    assert ours["er+ema", "norm_current"] is ours["er+ema", "bias_current"] is None
+    assert ours["er+ema", "accuracy"] == pytest.approx(30)
+    analysis = parse_definition({"title": "Own", "kind": "figure", "draws": "analysis", **fields}, "own")
+    analysis = with_tests(analysis, "ema")
+    *_, norm, probability = Rendering(analysis, [result(spec) for spec in analysis.specs]).panels
+    assert [curve.name for curve in norm.curves] == ["ER"]
+    assert [curve.name for curve in probability.curves] == ["ER", "ER + EMA"]

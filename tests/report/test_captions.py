@@ -18,6 +18,12 @@ def accuracy(results):
     return captions.accuracy(scenario)
 
 
+def at_once(result):
+    """The same run, all of whose classes arrived in the first stage."""
+    last = result.records[-1]["arrival"]
+    return replace(result, records=[{**record, "arrival": last} for record in result.records])
+
+
 def pair(run, matrix, er, uer, seeds=1):
     """Runs of er and uer whose accuracies rise by a point with every seed."""
     levels = {"er": er, "uer": uer}
@@ -104,6 +110,16 @@ def test_the_caption_says_whose_seeds_are_drawn(run, matrix):
     results = [run(name, matrix(0.5, 0.5), seed=seed) for name in names for seed in range(3)]
     assert accuracy(results).endswith("Seeds and bands are drawn for er and uer only.")
     assert "only" not in accuracy(results[:12])
+
+
+@pytest.mark.parametrize(("order", "stages"), [("domains", 3), ("iid", 1)])
+def test_captions_of_streams_without_new_classes_speak_of_none(run, matrix, order, stages):
+    (scenario,) = scenarios([at_once(run("er", matrix(0.5, 0.6, stages), order=order))])
+    assert "all have the same classes" in captions.previous_current(scenario)
+    assert "new" not in captions.previous_current(scenario) + captions.by_class(scenario)
+    (scenario,) = scenarios([run("er", matrix(0.5, 0.6))])
+    assert "new classes" in captions.previous_current(scenario)
+    assert "newest classes" in captions.by_class(scenario)
 
 
 def test_the_caption_counts_the_confusion_matrices_it_shows(run, matrix):

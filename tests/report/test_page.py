@@ -2,6 +2,7 @@ import builtins
 import itertools
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -109,6 +110,26 @@ def test_settings_environment_and_keys_are_listed(run, matrix, write):
     assert "<dt>torch</dt><dd>2.9</dd>" in text
     assert "<dt>processor</dt><dd>A <small>(1 run)</small>; B <small>(1 run)</small></dd>" in text
     assert "key-er-1-" in text
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_run_that_is_tested_in_several_ways_is_counted_once(run, matrix, write):
+    one, other = run("er", matrix(0.5, 0.7)), run("er", matrix(0.5, 0.7), seed=1, environment={"torch": "2.8"})
+    again = replace(one, spec=one.spec.model_copy(update={"method": "er+ema"}))
+    assert "<dt>torch</dt><dd>2.9 <small>(1 run)</small>; 2.8 <small>(1 run)</small></dd>" in write([one, again, other])
+
+
+def test_stages_without_new_classes_are_no_ticks_of_classes(run, matrix, write):
+    """Their labels would stand on top of each other."""
+    runs = [run("er", matrix(0.5, 0.7), seed=seed, order="domains") for seed in range(2)]
+    last = runs[0].records[-1]["arrival"]
+    text = write([replace(one, records=[{**record, "arrival": last} for record in one.records]) for one in runs])
+    assert "Previous and current stages" in text
+    assert "Accuracy on the current stage" in text
+    assert "class, by arrival" in text
+    assert "by the stage they arrived in" not in text
+    [confusion] = re.findall(r'aria-label="Confusion matrix of er".*?</svg>', text, re.DOTALL)
+    assert re.findall(r">(\d)</text>", confusion)[:6] == list("123456")
 
 
 def test_names_are_escaped_wherever_they_stand(run, matrix, write):

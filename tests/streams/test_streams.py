@@ -127,7 +127,11 @@ def test_a_partial_batch_is_dropped_or_kept():
         ({"stages": 0}, r"The number of 'stages' must be a whole number of at least 1\. Got 0 instead"),
         ({"stages": 2.0}, r"The number of 'stages' must be a whole number"),
         ({"batch": 0}, r"The 'batch' of a stream must be a whole number of at least 1\. Got 0 instead"),
-        ({"batch": 22}, r"The 'batch' of a stream must fit into a stage of numbers\. Got 22 instead"),
+        (
+            {"batch": 22},
+            r"The smallest stage of numbers has 21 training samples, fewer than a batch of 22\. "
+            r"Use a smaller batch, fewer stages, or keep_partial\.",
+        ),
         ({"order": "blury"}, r"There is no order called 'blury'\. Did you mean blurry\?"),
         ({"order": "iid+iid"}, r"There is no order called 'iid\+iid'"),
         ({"order": "classes("}, r"A name must look like"),

@@ -135,6 +135,8 @@ class EvenhandClassifier(MiniBatchClassifier):
         learner = self.learner
         if learner is None:
             self._columns = dict.fromkeys(sorted(x, key=str) if self.features is None else self.features)
+            if not self._columns:
+                raise errors.InputError("A sample must have at least one feature.")
             names = ("method", "memory", "replay", "iterations", "lr", "seed", "device")
             settings = {name: getattr(self, name) for name in names}
             learner = new_learner(self.network, (len(self._columns),), **settings)
@@ -144,11 +146,11 @@ class EvenhandClassifier(MiniBatchClassifier):
     def _samples(self, x: Any) -> Array:
         """The features of a sample, or of the rows of a frame, in the order of the columns."""
         if others := [name for name in x if name not in self._columns]:
-            warnings.warn(
-                f"The feature {others[0]!r} was not in the first sample and is left out. Name all features in "
-                "features=..., or hash them with river's FeatureHasher.",
-                stacklevel=4,
-            )
+            why, then = "is not among features=...", ""
+            if self.features is None:
+                why = "was not in the first sample"
+                then = " Name all features in features=..., or hash them with river's FeatureHasher."
+            warnings.warn(f"The feature {others[0]!r} {why} and is left out.{then}", stacklevel=4)
         if isinstance(x, Mapping):
             row = {name: x.get(name, 0) for name in self._columns}
             wrong = [name for name, value in row.items() if not isinstance(value, Real | np.bool_)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from evenhand import errors
+from evenhand import errors, names
 from evenhand.bench.service import service
 from evenhand.bench.timing import Workload, gemm_peak, paired_ratio, share_outside, time_in_turns
 from evenhand.bench.workloads import BATCH, CLASSES, MEMORY, MINI, full_learner, plain_loop, random_samples, step_of
@@ -35,10 +35,11 @@ def measure(parts: list[str], rounds: int, threads: int | None, methods: str | N
             raise errors.unknown("part of the benchmark", part, PARTS)
     if threads is not None:
         errors.whole("The number of 'threads'", threads, 1)
+    chosen = _method_names(methods or "all") if "methods" in parts else []
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     measured = {part: PARTS[part](rounds) for part in parts if part != "methods"}
     if "methods" in parts:
-        measured["methods"] = method_costs(rounds, methods or "all")
+        measured["methods"] = method_costs(rounds, chosen)
     return {
         "schema": 2,
         "setting": SETTING,
@@ -209,20 +210,27 @@ def _steps_per_second(workers: int, threads: int, compile: bool) -> float:
     return sum(float(worker.communicate()[0]) for worker in running)
 
 
-def method_costs(rounds: int, names: str) -> dict[str, Any]:
-    """Time and operations of methods' steps relative to ER's; comma-separated names, or "all"."""
-    chosen = list(registry.recipes()) if names == "all" else [name.strip() for name in names.split(",")]
-    workloads = {name: step_of(full_learner(name)) for name in dict.fromkeys(["er", *chosen])}
+def method_costs(rounds: int, methods: list[str]) -> dict[str, Any]:
+    """Time and operations of methods' steps relative to ER's."""
+    workloads = {name: step_of(full_learner(name)) for name in dict.fromkeys(["er", *methods])}
     flops = {name: count_flops(step) for name, step in workloads.items()}
     times = time_in_turns(workloads, rounds)
     return {
         name: {
             "time": paired_ratio(times[name], times["er"]),
             "c_d": flops[name] / flops["er"],
-            "documented": registry.terms(name)[0][0].cost,
+            "documented": registry.cost(name),
         }
         for name in workloads
     }
+
+
+def _method_names(text: str) -> list[str]:
+    """Split comma-separated names, or "all", and raise for an unknown one before anything is measured."""
+    chosen = list(registry.recipes()) if text == "all" else [name for name in names.split(text) if name]
+    for name in chosen:
+        registry.resolve(name)
+    return chosen
 
 
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {

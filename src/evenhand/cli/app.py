@@ -52,5 +52,9 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader has closed the pipe, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # e.g. a path without permission, or with a name that is too long
+        if error.filename is None:
+            raise
+        sentence = f"{error.filename} cannot be used: {error.strerror}."
     Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(2)

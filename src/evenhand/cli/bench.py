@@ -7,7 +7,7 @@ from rich.table import Table
 from evenhand.cli.options import Json, print_json
 from evenhand.cli.prepare import comma_separated
 from evenhand.cli.tables import print_line, stdout
-from evenhand.errors import InputError
+from evenhand.errors import InputError, wrong
 
 
 def bench(
@@ -36,6 +36,10 @@ def bench(
     """
     from evenhand import bench as benchmark
 
+    if parts is not None and not comma_separated(parts):
+        raise wrong("The --parts", f"name some of {', '.join(benchmark.PARTS)}, or all", parts)
+    if methods is not None and not comma_separated(methods):
+        raise wrong("The --methods", "name at least one method, or all", methods)
     parts = parts or ("methods" if methods else "steps,evaluation")
     chosen = list(benchmark.PARTS) if parts == "all" else comma_separated(parts)
     if methods and "methods" not in chosen:

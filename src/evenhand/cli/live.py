@@ -61,7 +61,7 @@ class Watch:
         if self.console.is_terminal:
             self.live.stop()
         if self.not_started:
-            self._print(f"{self.not_started} runs were not started.")
+            self._print(f"{self.not_started} run{' was' if self.not_started == 1 else 's were'} not started.")
 
     def __call__(self, event: Event) -> None:
         """Show one event."""

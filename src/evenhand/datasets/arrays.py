@@ -16,6 +16,9 @@ from evenhand.datasets.prepared import RawData
 
 HELD_OUT = 5  # without a test set, every fifth sample of a class is for testing
 NAMES = (("x_train", "y_train", "x_test", "y_test"), ("train_x", "train_y", "test_x", "test_y"), ("x", "y"))
+CALLED = {"train": ("train", "training", "trainset"), "test": ("test", "testing", "testset")}
+CALLED["validation"] = ("validation", "valid", "val")
+SPLITS = {word: split for split, words in CALLED.items() for word in words}  # by what files call them
 MAX_BYTES = 1 << 34  # of one array in a file; more is a mistake or an attack
 
 
@@ -108,10 +111,9 @@ def _raw_data(
     labels, numbers = np.unique(np.concatenate([y, test_y]), return_inverse=True)
     class_names = tuple(str(label) for label in labels)
     if classes is not None and labels.dtype.kind in "iu":
-        if labels[0] < 0 or labels[-1] >= len(classes):
-            raise errors.wrong(
-                f"The labels of {name}", f"be numbers below the {len(classes)} named classes", labels[-1]
-            )
+        if outside := [int(label) for label in (labels[0], labels[-1]) if not 0 <= label < len(classes)]:
+            must = f"be numbers from 0 to {len(classes) - 1}, as there are {len(classes)} named classes"
+            raise errors.wrong(f"The labels of {name}", must, outside[0])
         class_names, numbers = tuple(classes), labels[numbers]
     if len(labels) < 2:
         raise errors.InputError(f"{name} must have at least two classes. It has {len(labels)}.")
@@ -125,6 +127,8 @@ def _checked(name: str, x: Array, y: Array) -> tuple[Array, Array]:
         raise errors.wrong(f"The labels of {name}", f"have the shape ({len(x)},), one per sample", y.shape)
     if y.dtype.kind not in "iuUb":
         raise errors.wrong(f"The labels of {name}", "be whole numbers or strings", str(y.dtype))
+    if y.dtype.kind == "u" and y.max() >= 1 << 63:
+        raise errors.wrong(f"The labels of {name}", "be below 2^63, or strings", int(y.max()))
     return x, y.reshape(-1).astype(np.int64 if y.dtype.kind == "u" else y.dtype)  # signed and unsigned may be mixed
 
 
@@ -133,6 +137,9 @@ def _samples(name: str, x: Array) -> Array:
         x = x[:, None]
     elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
         x = x.transpose(0, 3, 1, 2)
+    elif x.ndim == 4 and x.shape[3] == 4 and min(x.shape[1:3]) > 4:  # else 4 may well be the width
+        must = "have one or three channels if these come last"
+        raise errors.wrong(f"The images of {name}", must, x.shape, "Of RGBA, keep x[..., :3].")
     if x.ndim not in (2, 4) or not x.size:
         raise errors.wrong(f"The samples of {name}", "be vectors (n, d) or images (n, c, h, w)", x.shape)
     if x.dtype == np.uint8:

@@ -24,7 +24,8 @@ def write_contact_sheet(dataset: Dataset, path: Path, images: int = 10) -> None:
     try:
         page.save(path)
     except (OSError, ValueError) as error:
-        raise errors.RunError(f"{path} cannot be written: {error}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise errors.RunError(f"{path} cannot be written: {reason}.") from None
 
 
 def draw_contact_sheet(dataset: Dataset, images: int) -> Image.Image:

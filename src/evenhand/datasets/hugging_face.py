@@ -1,6 +1,7 @@
 """Hugging Face datasets: saved on disk (`save_to_disk`, Arrow files) or as Parquet, read with pyarrow."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,19 @@ import numpy as np
 
 from evenhand import errors
 from evenhand.datasets import archives
-from evenhand.datasets.arrays import hold_out
+from evenhand.datasets.arrays import SPLITS, hold_out
 from evenhand.datasets.decoding import Array
 from evenhand.datasets.prepared import RawData
 
 IMAGES = ("Image", ("image", "img"))  # the type of a column, and its usual names
 LABELS = ("ClassLabel", ("label", "labels", "fine_label"))
-TEST_NAMES = ("test", "validation", "valid", "val")
+TABLES = (".arrow", ".parquet")
+CACHE = "cache-*.arrow"  # what `datasets` writes beside saved data: results of its own, with the same rows again
 
 
 def find_tables(path: Path) -> list[Path]:
     """Return the Arrow and Parquet files of a folder, or one such file; there must be some."""
-    files = [file for file in archives.walk(path) if file.suffix in (".arrow", ".parquet")]
+    files = [file for file in archives.walk(path) if file.suffix in TABLES and (file == path or not file.match(CACHE))]
     if not path.exists() or not files:
         raise errors.InputError(f"There are no .arrow or .parquet files in {path}.")
     return files
@@ -29,8 +31,9 @@ def find_tables(path: Path) -> list[Path]:
 def read_hugging_face(path: Path, columns: str = "") -> RawData:
     """Read the images and labels of both splits, from two `columns` if these are named, e.g. "photo,animal".
 
-    The name of a file or of its folder begins with the split: train, and test, validation, valid or val. Without a
-    second split, every fifth sample of a class is held out for testing.
+    The split is a word in the name of a file or of its folder: train or training, and test, testing, validation, valid
+    or val. Either all files name one, or none does. Without a second split, every fifth sample of a class is held out
+    for testing.
     """
     named = [name.strip() for name in columns.split(",")] if columns else []
     if columns and len(list(filter(None, named))) != 2:
@@ -38,8 +41,11 @@ def read_hugging_face(path: Path, columns: str = "") -> RawData:
     splits: dict[str, list[Path]] = {}
     files = find_tables(path)
     for file in files:
-        splits.setdefault(_split(file.relative_to(path.parent)), []).append(file)
-    test = next((name for name in TEST_NAMES if name in splits), None)
+        splits.setdefault(_split(file.relative_to(path)), []).append(file)
+    if "" in splits and len(splits) > 1:
+        then = "Add a word such as train or test to its name, or move it elsewhere."
+        raise errors.InputError(f"{splits[''][0]} names no split, but other files in {path} do. {then}")
+    test = next((name for name in ("test", "validation") if name in splits), None)
     images, labels, classes = _columns(path, splits.get("train") or files, named)
     both = test is not None and "train" in splits
     test_images, test_labels, _ = _columns(path, splits[str(test)], named) if both else ([], [], ())
@@ -75,11 +81,11 @@ def _numbered(path: Path, labels: list[Any], classes: tuple[str, ...]) -> tuple[
 
 
 def _split(file: Path) -> str:
-    """Return the split with which the name of a file or of one of its folders begins."""
+    """Return the split that is a word in the name of a file or of one of its folders; empty if there is none."""
     for part in reversed(file.parts):
-        for name in ("train", *TEST_NAMES):
-            if part.lower().startswith(name):
-                return name
+        for word in re.split("[^a-z]+", part.lower()):
+            if word in SPLITS:
+                return SPLITS[word]
     return ""
 
 

@@ -48,9 +48,11 @@ def _read_array(tree: archives.Tree, name: str, rank: int) -> Array:
     if len(content) < start or content[:4] != bytes([0, 0, 8, rank]):
         raise errors.InputError(f"{path} is damaged: it does not begin as an IDX file of rank {rank}.")
     shape = [int(size) for size in np.frombuffer(content, ">u4", rank, offset=4)]
-    if len(content) - start != np.prod(shape, dtype=object) or (rank == 3 and shape[1:] != [SIDE, SIDE]):
-        sizes = " x ".join(map(str, shape))
+    sizes = " x ".join(map(str, shape))
+    if len(content) - start != np.prod(shape, dtype=object):
         raise errors.InputError(f"{path} is damaged: its header says {sizes}, but it has {len(content) - start} bytes.")
+    if rank == 3 and shape[1:] != [SIDE, SIDE]:
+        raise errors.wrong(f"The images in {path}", f"be {SIDE} x {SIDE}", sizes)
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from evenhand import errors
 from evenhand.datasets import archives
-from evenhand.datasets.arrays import hold_out
+from evenhand.datasets.arrays import SPLITS, hold_out
 from evenhand.datasets.decoding import Array
 from evenhand.datasets.prepared import RawData
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
-TEST_NAMES = ("test", "val", "valid", "validation")
 Images = dict[str, list[tuple[str, archives.Content]]]  # encoded images by their class
 
 
@@ -29,17 +28,21 @@ def find_images(path: Path) -> list[Path]:
 def read_image_folder(path: Path) -> RawData:
     """List the images by class.
 
-    The folder holds `train/CLASS/IMAGE` and `test/CLASS/IMAGE` (or val, valid, validation), or just `CLASS/IMAGE`:
-    then every fifth image of a class, in order of their names, is held out for testing.
+    The folder holds `train/CLASS/IMAGE` (or training) and `test/CLASS/IMAGE` (or testing, val, valid, validation), in
+    upper or lower case, or just `CLASS/IMAGE`: then every fifth image of a class, in order of their names, is held out
+    for testing.
     """
-    folders = subfolders(path)
-    tests = [name for name in TEST_NAMES if name in folders]
-    if "train" in folders and tests:
-        train, test = images_by_class(folders["train"]), images_by_class(folders[tests[0]])
+    found = {SPLITS[name.lower()]: folder for name, folder in subfolders(path).items() if name.lower() in SPLITS}
+    training, testing = found.get("train"), found.get("test") or found.get("validation")
+    if training and testing:
+        train, test = images_by_class(training), images_by_class(testing)
         if set(train) != set(test):
             name = min(set(train) ^ set(test))
-            raise errors.InputError(f"The class '{name}' is in only one of {path}/train and {path}/{tests[0]}.")
+            raise errors.InputError(f"The class '{name}' is in only one of {training} and {testing}.")
         return RawData(*labelled(train), *labelled(test), tuple(train))
+    if training and subfolders(training) and not any(_is_image(file) for file in training.iterdir()):
+        then = f"Add it, or use folder:{training} to hold out every fifth image of a class."
+        raise errors.InputError(f"{training} holds folders instead of images, but there is no {path}/test. {then}")
     images = images_by_class(path)
     if single := [name for name, own in images.items() if len(own) < 2]:
         raise errors.InputError(
@@ -73,4 +76,8 @@ def subfolders(path: Path) -> dict[str, Path]:
 
 
 def _images(path: Path) -> list[Path]:
-    return [file for file in archives.walk(path) if file.suffix.lower() in SUFFIXES]
+    return [file for file in archives.walk(path) if _is_image(file)]
+
+
+def _is_image(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES

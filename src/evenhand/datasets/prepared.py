@@ -24,7 +24,7 @@ from evenhand.datasets import data_dirs
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.decoding import Array, EncodedImages, Progress, decode
 
-FORMAT = 1  # increase it when prepared data of an older version must not be read
+FORMAT = 2  # increase it when prepared data of an older version must not be read
 ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 FACTS = "facts.json"
 ATTEMPTS = 20  # to move finished arrays into place while other processes do the same

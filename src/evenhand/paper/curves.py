@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evenhand import metrics
+from evenhand.core import registry
 from evenhand.experiment.estimate import Estimate, Group, Metric, arrived, grouped, percent
 from evenhand.experiment.result import Result
+from evenhand.experiment.spec import Spec, titles
 from evenhand.paper.definitions import Item
-from evenhand.paper.published import stream_title
+from evenhand.paper.measures import shows_head
+from evenhand.paper.published import method_title, stream_title
 
 PLAIN, IMPROVED = "plain", "+ UER"
 ACCURACY = "accuracy in %"
@@ -74,11 +77,22 @@ def _balance(stream: str, groups: Sequence[Group]) -> list[Panel]:
 
 
 def _improvement(stream: str, groups: Sequence[Group]) -> list[Panel]:
-    pairs: dict[str, list[Group]] = {}
-    for group in groups:
-        base, _, added = group.label.partition(" + ")
-        pairs.setdefault(base, []).append(Group(IMPROVED if added else PLAIN, group.runs))
-    return [_by_stage(f"{stream}: {base}", pair, metrics.average) for base, pair in pairs.items()]
+    """A panel for each method that UER is added to, and for each way to test it."""
+    pairs = grouped(groups, lambda group: _without_uer(group.spec))
+    names = [method_title(base.method) for base in pairs]
+    made = []
+    for name, title, (base, pair) in zip(names, titles(list(pairs), seeds=False), pairs.items(), strict=True):
+        curves = [Group(PLAIN if group.method == base.method else IMPROVED, group.runs) for group in pair]
+        made.append(_by_stage(f"{stream}: {name if names.count(name) == 1 else title}", curves, metrics.average))
+    return made
+
+
+def _without_uer(spec: Spec) -> Spec:
+    """The setting that UER is added to; UER alone is added to nothing."""
+    trained, ways = registry.split(spec.method)
+    base = [term for term in trained if term[0].name != "uer"] or trained
+    method = "+".join(map(registry.spell, [*base, *ways]))
+    return spec.model_copy(update={"method": method, "seed": 0})
 
 
 def _by_stage(title: str, groups: Sequence[Group], metric: Metric) -> Panel:
@@ -87,6 +101,12 @@ def _by_stage(title: str, groups: Sequence[Group], metric: Metric) -> Panel:
 
 
 def _scale(stream: str, groups: Sequence[Group]) -> list[Panel]:
+    """A panel for each way to test."""
+    ways = grouped(groups, lambda group: "+".join(map(registry.spell, registry.split(group.method)[1])))
+    return [_by_alpha(f"{stream}: {method_title(way)}" if way else stream, own) for way, own in ways.items()]
+
+
+def _by_alpha(title: str, groups: Sequence[Group]) -> Panel:
     """Curves across groups, over the seeds that all have, so that they show no difference between seeds."""
     shared = set.intersection(*(set(group.seeds) for group in groups))
     kept = [
@@ -94,7 +114,7 @@ def _scale(stream: str, groups: Sequence[Group]) -> list[Panel]:
         for group in sorted(groups, key=_alpha)
     ]
     curves = [Curve(name, [group.estimate(percent(metric)) for group in kept]) for name, metric in SCALE.items()]
-    return [Panel(stream, "alpha", ACCURACY, tuple(map(_alpha, kept)), curves)]
+    return Panel(title, "alpha", ACCURACY, tuple(map(_alpha, kept)), curves)
 
 
 def _alpha(group: Group) -> float:
@@ -106,8 +126,10 @@ def _analysis(stream: str, groups: Sequence[Group]) -> list[Panel]:
     made = []
     for quantity, (title, unit) in QUANTITIES.items():
         xs = _numbers(run.classes)
-        curves = [Curve(group.label, (group.by_class(quantity) + [None] * len(xs))[: len(xs)]) for group in groups]
-        made.append(Panel(f"{stream}: {title}", "class, by arrival", unit, xs, curves, split=arrived(run)))
+        shown = [group for group in groups if quantity == "probability" or shows_head(group.spec)]
+        curves = [Curve(group.label, (group.by_class(quantity) + [None] * len(xs))[: len(xs)]) for group in shown]
+        if curves:
+            made.append(Panel(f"{stream}: {title}", "class, by arrival", unit, xs, curves, split=arrived(run)))
     return made
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from evenhand import metrics
 from evenhand.experiment.estimate import Metric, arrived, by_class, percent
 from evenhand.experiment.result import Result
+from evenhand.experiment.spec import Spec
+from evenhand.methods.er import Latest
 
 Value = Callable[[Result], float | None]
 
@@ -33,14 +35,24 @@ class Measure:
         return f"{number:{'+' if signed else ''}z.{self.digits}f}{interval}"
 
 
+def shows_head(spec: Spec) -> bool:
+    """Whether the head that its records describe, that of the latest weights, is the one that was tested."""
+    return isinstance(spec.resolved.weights, Latest)
+
+
 def _accuracy(metric: Metric) -> Value:
     return lambda run: percent(metric)(run.accuracy)
 
 
 def _head(quantity: str, current: bool, reduce: Callable[[list[float]], float] = metrics.mean) -> Value:
-    """Reduce a quantity of the head over the previous or the current classes; None after a single stage."""
+    """Reduce a quantity of the head over the previous or the current classes; None after a single stage.
+
+    Also None for a test with other weights than the latest, since these are what a record describes.
+    """
 
     def value(run: Result) -> float | None:
+        if not shows_head(run.spec):
+            return None
         values, old = by_class(run, quantity), arrived(run)
         chosen = values[old:] if current else values[:old]
         return float(reduce(chosen)) if old and chosen else None

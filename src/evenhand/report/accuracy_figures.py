@@ -124,7 +124,7 @@ def final(scenario: Scenario, styles: Styles) -> Panel:
 
 
 def previous_current(scenario: Scenario, styles: Styles) -> Panel:
-    """The accuracy on previous classes (filled) and on current ones (hollow) after the last stage."""
+    """The accuracy on previous classes or stages (filled) and on current ones (hollow) after the last stage."""
     figure, axes = _rows(scenario)
     for row, group in enumerate(scenario.groups):
         colour = styles[group.label].dark
@@ -140,7 +140,8 @@ def previous_current(scenario: Scenario, styles: Styles) -> Panel:
         axes.plot(ends[1], row, "o", color=colour, markerfacecolor=PAPER, markersize=7, markeredgewidth=1.7)
     axes.set_xlim(-4, 104)
     axes.set_xlabel("accuracy in %   (● previous, ○ current)")
-    drawing = svg(figure, "Accuracy on previous and on current classes", f"{scenario.name}-both")
+    those = "stages" if scenario.at_once else "classes"
+    drawing = svg(figure, f"Accuracy on previous and on current {those}", f"{scenario.name}-both")
     return "After the last stage", drawing
 
 

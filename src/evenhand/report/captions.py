@@ -13,15 +13,19 @@ LEVEL = 0.0005  # a smaller difference does not show in one decimal of a percent
 MINUS, DASH, SPACE = "\u2212", "\u2013", "\u00a0"  # the space does not break
 WORDS = dict(enumerate(("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"), 2))
 
-PREVIOUS_CURRENT = (
+CLASSES = (
     "Current classes belong to the stage just learned, previous ones to all stages before it. The closer the two "
     "accuracies, the less a method favours new classes."
 )
-BY_CLASS = (
-    "The latest weights after the last stage, averaged over seeds by order of arrival. Curves that rise or fall at the "
-    "right end show that the head treats the newest classes differently; the dashed line is an equal share of the "
-    "probability."
+STAGES = (
+    "The current stage is the one just learned, previous ones are all before it; all have the same classes. The closer "
+    "the two accuracies, the less a method favours what it learned last."
 )
+BY_CLASS = (
+    "The latest weights after the last stage, averaged over seeds by order of arrival. The dashed line is an equal "
+    "share of the probability."
+)
+NEWEST = " Curves that rise or fall at the right end show that the head treats the newest classes differently."
 CONFUSION = (
     "Each row shows what the samples of one class are predicted as; the diagonal is correct. The colour scale is a "
     "square root, so that rare confusions show."
@@ -105,6 +109,16 @@ def accuracy(scenario: Scenario) -> str:
     if len(shown) < len(scenario.groups):
         text += f" Seeds and bands are drawn for {' and '.join(group.label for group in shown)} only."
     return text
+
+
+def previous_current(scenario: Scenario) -> str:
+    """What previous and current mean."""
+    return STAGES if scenario.at_once else CLASSES
+
+
+def by_class(scenario: Scenario) -> str:
+    """How to read the figures of the head."""
+    return BY_CLASS if scenario.at_once else BY_CLASS + NEWEST
 
 
 def confusion(scenario: Scenario, shown: int) -> str:

@@ -53,7 +53,7 @@ def confusion(scenario: Scenario, group: Group, place: int) -> Markup:
         axes.axhline(bound - 0.5, color=MUTED, linewidth=0.5, alpha=0.45)
     axes.set_xticks(ticks, labels, rotation=90 if named else 0)
     axes.set_yticks(ticks, labels)
-    kind = "class" if named or scenario.stages == 1 else "class, by stage"
+    kind = "class, by stage" if scenario.growing and not named else "class"
     axes.set_xlabel(f"predicted {kind}")
     axes.set_ylabel(f"true {kind}")
     return svg(figure, f"Confusion matrix of {group.label}", f"{scenario.name}-confusion-{place}")
@@ -91,11 +91,11 @@ def _heat(axes: Axes, opacity: Array, numbers: Array, size: float) -> None:
 
 
 def _class_ticks(scenario: Scenario) -> tuple[list[float], list[str], bool]:
-    """Class names if all runs share one order and there is room; else stages, or every nth class."""
+    """Class names if runs share one order and there is room; else stages if all bring new ones, or every nth class."""
     size, stages = scenario.bounds[-1], scenario.stages
     if scenario.class_names is not None and size <= NAMED:
         return [float(i) for i in range(size)], [short(name, 12) for name in scenario.class_names[:size]], True
-    if stages > 1:
+    if scenario.growing:
         edges, chosen = [0, *scenario.bounds], range(0, stages, -(-stages // 12))
         return [(edges[i] + edges[i + 1] - 1) / 2 for i in chosen], [str(i + 1) for i in chosen], False
     step = -(-size // 10)
@@ -113,7 +113,7 @@ def _mark_stages(axes: Axes, scenario: Scenario) -> None:
     axes.set_xticks([tick + 1 for tick in ticks], labels, **turn)
     axes.set_xlim(0.5, edges[-1] + 0.5)
     if not named:
-        axes.set_xlabel("classes, by the stage they arrived in" if scenario.stages > 1 else "class, by arrival")
+        axes.set_xlabel("classes, by the stage they arrived in" if scenario.growing else "class, by arrival")
 
 
 def _even_share(axes: Axes, size: int) -> None:

@@ -75,15 +75,16 @@ def _figures(scenario: Scenario, styles: Styles) -> Iterator[PageFigure]:
         accuracy.insert(0, by_stage(scenario, styles, metrics.average, "Average accuracy after each stage"))
     yield PageFigure("Accuracy by stage" if stages else "Accuracy", accuracy, captions.accuracy(scenario))
     if stages:
+        those, current = ("stages", "the current stage") if scenario.at_once else ("classes", "current classes")
         both = [
             previous_current(scenario, styles),
-            by_stage(scenario, styles, metrics.previous, "Accuracy on previous classes"),
-            by_stage(scenario, styles, metrics.current, "Accuracy on current classes"),
+            by_stage(scenario, styles, metrics.previous, f"Accuracy on previous {those}"),
+            by_stage(scenario, styles, metrics.current, f"Accuracy on {current}"),
         ]
-        yield PageFigure("Previous and current classes", both, captions.PREVIOUS_CURRENT)
+        yield PageFigure(f"Previous and current {those}", both, captions.previous_current(scenario))
     titles = {"norm": "Weight norm |w|", "bias": "Bias b", "probability": "Mean predicted probability"}
     head = [by_class(scenario, styles, quantity, title) for quantity, title in titles.items()]
-    yield PageFigure("The head, class by class", head, captions.BY_CLASS)
+    yield PageFigure("The head, class by class", head, captions.by_class(scenario))
     groups = list(dict.fromkeys([*scenario.compared, *scenario.groups]))
     tags = [captions.tag(group, styles) for group in groups]
     maps = [confusion(scenario, group, i) for i, group in enumerate(groups[:CONFUSIONS])]

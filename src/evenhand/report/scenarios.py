@@ -29,6 +29,16 @@ class Scenario:
         """How many stages the stream has."""
         return len(self.bounds)
 
+    @property
+    def growing(self) -> bool:
+        """Whether every stage after the first brings new classes."""
+        return len(set(self.bounds)) == self.stages > 1
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all classes arrive in the first stage."""
+        return self.bounds[0] == self.bounds[-1]
+
     @cached_property
     def compared(self) -> tuple[Group, ...]:
         """The reference and its challenger: ER and UER if both ran, else the best; a single group alone."""

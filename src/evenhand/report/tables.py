@@ -28,8 +28,8 @@ class Column:
 
 COLUMNS = (
     Column("final", "mean accuracy over all stages after the last one, A_T", metrics.average),
-    Column("previous", "final accuracy on the classes of all stages before the last", metrics.previous),
-    Column("current", "final accuracy on the classes of the last stage", metrics.current),
+    Column("previous", "final accuracy on all stages before the last", metrics.previous),
+    Column("current", "final accuracy on the last stage", metrics.current),
     Column(
         "forgetting", "mean drop of previous stages from their best accuracy to the final one", metrics.forgetting, min
     ),
@@ -62,7 +62,8 @@ def overview(scenarios: Sequence[Scenario]) -> list[tuple[str, list[Cell]]]:
 def environment(results: Sequence[Result]) -> list[tuple[str, list[tuple[str, int]]]]:
     """The software and hardware of the runs; each value with its number of runs."""
     counts: dict[str, Counter[str]] = {}
-    for result in sorted(results, key=lambda result: result.key):
+    runs = {result.key: result for result in results}  # one run may have several results, each tested in its own way
+    for _, result in sorted(runs.items()):
         for name, value in result.environment.items():
             counts.setdefault(name, Counter())[as_typed(value)] += 1
     return [(name, list(values.items())) for name, values in counts.items()]

@@ -83,8 +83,10 @@ class Stream:
             train = _long_tail(train, imbalance, seed)
         plan = Plan(dataset, train, test, stages, seed, draws.generator(seed, "order"))
         parts = (resolve(order) if isinstance(order, str) else order)(plan)
-        if min(len(stage.train) for stage in parts) < (1 if keep_partial else batch):
-            raise errors.wrong("The 'batch' of a stream", f"fit into a stage of {dataset.name}", batch)
+        if (smallest := min(len(stage.train) for stage in parts)) < (1 if keep_partial else batch):
+            has = f"{smallest} training sample{'' if smallest == 1 else 's'}, fewer than a batch of {batch}"
+            then = "Use fewer stages." if keep_partial else "Use a smaller batch, fewer stages, or keep_partial."
+            raise errors.InputError(f"The smallest stage of {dataset.name} has {has}. {then}")
         return cls(dataset, tuple(parts), batch, validation, keep_partial)
 
     def __len__(self) -> int:

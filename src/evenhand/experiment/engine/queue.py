@@ -81,7 +81,10 @@ class Allocation:
         workers = workers or max(1, min(runs, available // (threads or 1)))
         threads = threads or max(1, available // workers)
         if workers * threads > available:
-            raise errors.wrong("Workers times threads", f"not exceed the {available} cores", f"{workers} x {threads}")
+            each = f"{threads} thread{'' if threads == 1 else 's'}"
+            who = f"{workers} workers with {each} each need" if workers > 1 else f"1 worker with {each} needs"
+            only = "is 1" if available == 1 else f"are {available}"
+            raise errors.InputError(f"{who} {workers * threads} cores, but there {only}.")
         return cls(workers, threads)
 
 
