@@ -230,7 +230,7 @@ class _Run:
                 f"{folder.spec.order} does not define."
             )
         self.position = 0
-        self.cost = folder.spec.cost
+        self.lag = folder.spec.lag
         self.watch = HeadWatch(folder.spec.seed)
         self.metrics: list[dict[str, Any]] = []
         self.timing: list[dict[str, Any]] = []
@@ -251,7 +251,7 @@ class _Run:
         with stop_requests() as stopping:
             for step in self.stream.steps(self.position):
                 tick = time.monotonic()
-                if keeps_up(self.position, self.cost):
+                if keeps_up(self.position, self.lag):
                     self.learner.observe(step.x, step.y, second=step.second)
                 self.position += 1
                 now = time.monotonic()

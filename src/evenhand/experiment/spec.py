@@ -143,13 +143,17 @@ class Spec(Settings, BaseModel):
     @property
     def training(self) -> Hashable:
         """What runs have in common that train alike, however they are tested."""
-        return self.model_copy(update={"method": "", "tests": ""}), self.resolved.training, self.cost
+        return self.model_copy(update={"method": "", "tests": ""}), self.resolved.training, self.lag
 
     @property
     def cost(self) -> float:
-        """How much of the stream passes by while it learns a batch, in batches; one that waits does not pass by."""
-        sizes = Sizes(self.batch, self.replay, 2 if self.views == "concat" else 1)
-        return registry.cost(self.method, sizes) if self.pace == "realtime" else 1.0
+        """C_D: what a step costs relative to one of ER with the same settings."""
+        return registry.cost(self.method, Sizes(self.batch, self.replay, 2 if self.views == "concat" else 1))
+
+    @property
+    def lag(self) -> float:
+        """How many batches of the stream arrive while it learns one; if the stream waits, no more than that."""
+        return self.cost if self.pace == "realtime" else 1.0
 
     @property
     def ways(self) -> Ways:

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand import errors
-from evenhand.core import registry
 from evenhand.experiment import grid
 from evenhand.experiment.estimate import Group
 from evenhand.experiment.result import Result, by_setting
@@ -49,7 +48,7 @@ class Times(BaseModel):
         """Estimate how long these runs take together; None if the time of a dataset is unknown."""
         minutes = self.estimated | self.measured
         try:
-            total = math.fsum(minutes[spec.data] * registry.cost(spec.method) for spec in specs)
+            total = math.fsum(minutes[spec.data] * spec.cost for spec in specs)
         except KeyError:
             return None
         return total / 60 / self.side_by_side
