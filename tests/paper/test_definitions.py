@@ -173,7 +173,7 @@ def test_time_is_that_of_the_runs_by_their_cost():
     assert item.time.hours(item.specs[:6]) == pytest.approx(6 * 19 / 60 / 2)
     mir = load_item("improvement")
     plain = [spec for spec in mir.specs if spec.method == "mir" and spec.data == "cifar100"]
-    assert mir.time.hours(plain) == pytest.approx(10 * 19 * 3.1667 / 60 / 2, rel=1e-3)
+    assert mir.time.hours(plain) == pytest.approx(10 * 19 * 280 / 120 / 60 / 2)
     assert parse_definition(OWN, "own").time.hours(parse_definition(OWN, "own").specs) is None
 
 
