@@ -71,9 +71,9 @@ and 6.4 points above the paper's UER. On CIFAR-100 the previous classes of both 
 lose eleven to thirteen.
 
 **What averaging gives to ER alone, and what is left of UER's lead:** with seed 0 on CIFAR-100 ER gains 4.6 points,
-LUCIR 6.7, ER-ACE 5.9 and UER 7.4. So UER's lead does not shrink, it grows, over ER-ACE from 0.9 to 2.4 points. ER and
+LUCIR 6.7, ER-ACE 5.8 and UER 7.5. So UER's lead does not shrink, it grows, over ER-ACE from 0.8 to 2.5 points. ER and
 LUCIR keep 58 and 59 % on their current classes: an average looks further back, but a head that leans to the newest
-classes still leans. The nearest class mean of the latest weights gives ER more, 22.9 (22.0 / 30.7), and still ends 6.1
+classes still leans. The nearest class mean of the latest weights gives ER more, 22.9 (22.0 / 30.7), and still ends 6.2
 points below averaged UER. On the embedded images [below](#all-methods-and-a-stream-that-does-not-wait), with three
 seeds that settle nothing, ER gains 3.6 and the lead goes from 7.2 to 5.2.
 """
