@@ -16,9 +16,11 @@ from evenhand.datasets.prepared import RawData
 
 HELD_OUT = 5  # without a test set, every fifth sample of a class is for testing
 NAMES = (("x_train", "y_train", "x_test", "y_test"), ("train_x", "train_y", "test_x", "test_y"), ("x", "y"))
-CALLED = {"train": ("train", "training", "trainset"), "test": ("test", "testing", "testset")}
-CALLED["validation"] = ("validation", "valid", "val")
-SPLITS = {word: split for split, words in CALLED.items() for word in words}  # by what files call them
+SPLITS = {  # by what files call them
+    **dict.fromkeys(("train", "training", "trainset"), "train"),
+    **dict.fromkeys(("test", "testing", "testset"), "test"),
+    **dict.fromkeys(("validation", "valid", "val"), "validation"),
+}
 MAX_BYTES = 1 << 34  # of one array in a file; more is a mistake or an attack
 
 

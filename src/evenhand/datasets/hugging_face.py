@@ -17,7 +17,7 @@ from evenhand.datasets.prepared import RawData
 IMAGES = ("Image", ("image", "img"))  # the type of a column, and its usual names
 LABELS = ("ClassLabel", ("label", "labels", "fine_label"))
 TABLES = (".arrow", ".parquet")
-CACHE = "cache-*.arrow"  # what `datasets` writes beside saved data: results of its own, with the same rows again
+CACHE = "cache-*.arrow"  # `datasets` caches what it computed beside the data, which would count rows twice
 
 
 def find_tables(path: Path) -> list[Path]:
