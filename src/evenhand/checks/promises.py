@@ -278,10 +278,10 @@ def boundaries_only_where_declared(subject: Subject) -> None:
 
 @check
 def learns(subject: Subject) -> None:
-    """On the embedded images it ends at least 5 points above FINE-TUNE, as the mean of three fixed seeds."""
+    """On the embedded images, with a fixed seed, it ends at least 10 points above FINE-TUNE."""
     floor = final_accuracy(registry.resolve("finetune"), subject.precision)
     reached = final_accuracy(subject.method, subject.precision)
-    demand(reached >= floor + 0.05, f"{100 * reached:.1f} %, but FINE-TUNE reaches {100 * floor:.1f} %")
+    demand(reached >= floor + 0.1, f"{100 * reached:.1f} %, but FINE-TUNE reaches {100 * floor:.1f} %")
 
 
 @check
