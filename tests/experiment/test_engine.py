@@ -20,7 +20,9 @@ from evenhand.experiment.run import Note
 from evenhand.experiment.spec import Spec
 from experiment import victims
 
-SPECS = [Spec.make(method=m, backbone="mlp(hidden=8)", memory=20, seed=s) for m in ("er", "uer") for s in (0, 1)]
+SPECS = [
+    Spec.make(method=m, backbone="mlp(hidden=8)", memory=20, batch=50, seed=s) for m in ("er", "uer") for s in (0, 1)
+]
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -121,6 +123,7 @@ def dying(tmp_path, monkeypatch):
     return times
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CORES < 2, reason="processes want two cores")
 def test_a_worker_that_dies_is_replaced_and_its_run_goes_on(tmp_path, dying, monkeypatch):
     monkeypatch.setattr(queue, "RETRY_SECONDS", 0)
@@ -134,6 +137,7 @@ def test_a_worker_that_dies_is_replaced_and_its_run_goes_on(tmp_path, dying, mon
     assert len([e for e in said if isinstance(e, Note) and "process died (signal SIGKILL)" in e.message]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CORES < 2, reason="processes want two cores")
 def test_a_run_whose_workers_die_is_recorded_as_failed_and_the_others_are_made(tmp_path, dying):
     dying(1)

@@ -17,7 +17,7 @@ from evenhand.experiment.spec import Spec
 
 
 def spec_of(method="uer", **fields):
-    return Spec.make(method=method, backbone="mlp(hidden=16)", memory=40, **fields)
+    return Spec.make(method=method, **{"backbone": "mlp(hidden=16)", "memory": 40, "batch": 50, **fields})
 
 
 def stop_after(steps):
@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
     return Folder(root, spec_of())
 
 
-@pytest.mark.parametrize("stops", [[0], [98], [99], [100], [37, 5, 290], [498], [499]])
+@pytest.mark.parametrize("stops", [[0], [18], [19], [20], [7, 1, 58], [98], [99]])
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, whole, stops):
     for steps in stops:
         with pytest.raises(Interrupted, match="the state is saved"):
@@ -109,8 +109,8 @@ def test_one_seed_pairs_methods():
 
 
 def test_iid_orders_have_one_stage_and_iid_learns_all_classes(tmp_path):
-    plain = run(spec_of("finetune", order="iid"), tmp_path).summary()
-    double = run(spec_of("finetune", order="iid++"), tmp_path).summary()
+    plain = run(spec_of("finetune", order="iid", batch=10), tmp_path).summary()
+    double = run(spec_of("finetune", order="iid++", batch=10), tmp_path).summary()
     assert plain["previous"] is None
     assert plain["forgetting"] is None
     assert plain["final_accuracy"] > 0.5
@@ -162,7 +162,7 @@ def test_a_root_that_cannot_be_written(tmp_path):
 def test_two_processes_do_not_make_the_same_run(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from evenhand.experiment.folder import Folder;"
-        "from evenhand.experiment.spec import Spec; s = Spec.make(method='uer', backbone='mlp(hidden=16)', memory=40)\n"
+        f"from evenhand.experiment.spec import Spec; s = Spec.read({spec_of().model_dump()!r})\n"
         "with Folder(Path(sys.argv[1]), s).locked(): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)

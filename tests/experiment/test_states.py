@@ -13,7 +13,7 @@ from evenhand.experiment.folder import Folder
 from evenhand.experiment.run import Interrupted, Note, Paused, run
 from evenhand.experiment.spec import Spec
 
-SPEC = Spec.make(method="uer", backbone="mlp(hidden=16)", memory=40)
+SPEC = Spec.make(method="uer", backbone="mlp(hidden=16)", memory=40, batch=50)
 
 
 def stop_after(steps):
@@ -43,9 +43,9 @@ def whole(tmp_path_factory):
 def begun(tmp_path):
     """A run with two generations of its state."""
     with pytest.raises(Interrupted):
-        run(SPEC, tmp_path, stop=stop_after(120))
+        run(SPEC, tmp_path, stop=stop_after(24))
     folder = Folder(tmp_path, SPEC)
-    assert [files.read_state(path)[1]["position"] for path in (folder.previous, folder.state)] == [100, 121]
+    assert [files.read_state(path)[1]["position"] for path in (folder.previous, folder.state)] == [20, 25]
     return folder
 
 
@@ -144,14 +144,14 @@ def test_until_stops_at_the_end_of_a_stage_and_goes_on(tmp_path, whole):
         with pytest.raises(Paused, match=f"Paused after stage {stage}; the state is saved"):
             run(SPEC, tmp_path, until=stage)
         assert len(folder.records()) == reached
-        assert files.read_state(folder.state)[1]["position"] == 100 * reached
+        assert files.read_state(folder.state)[1]["position"] == 20 * reached
     run(SPEC, tmp_path, until=5)
     assert same_end(folder, whole)
 
 
 def test_until_the_last_stage_ends_a_run_that_was_stopped_at_its_very_end(tmp_path, whole):
-    with pytest.raises(Interrupted, match="Stopped at step 500 of 500"):
-        run(SPEC, tmp_path, stop=stop_after(499))
+    with pytest.raises(Interrupted, match="Stopped at step 100 of 100"):
+        run(SPEC, tmp_path, stop=stop_after(99))
     run(SPEC, tmp_path, until=5)
     assert same_end(Folder(tmp_path, SPEC), whole)
 

@@ -30,12 +30,12 @@ class Archive:
 
         Raises if its own run is damaged; damage in others is ignored.
         """
-        key = spec.key
+        key, stream = spec.key, spec.stream
         for root in self._roots:
             if (root / key).is_dir() and (result := Folder(root, spec).result()):
                 return result
         for path in self._folders:
-            if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
+            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
                 with suppress(errors.RunError):
                     if result := Folder(path.parent, donor, path.name).result():
                         return result
