@@ -12,11 +12,13 @@ from standings import BASELINE, CONTENDER, PERCENT
 
 from evenhand import files, metrics
 from evenhand.core import registry
+from evenhand.core.method import Weights
 from evenhand.experiment.estimate import Estimate, Group, Metric, difference, grouped, percent
 from evenhand.experiment.records.inventory import inventory
 from evenhand.experiment.result import Result, by_setting
 from evenhand.experiment.spec import Spec
 from evenhand.methods.ema import Averaged
+from evenhand.methods.er import Latest
 from evenhand.paper import Rendering, drawing, load_item, select
 from evenhand.paper.curves import ACCURACY, SCALE, Curve, Panel
 from evenhand.paper.published import method_title, stream_title
@@ -28,6 +30,13 @@ RESULTS = PROJECT / "results"
 FOLDERS = ("paper", "protocol", "embedded", "search")
 SEED, DRAWN = 1, ("pcr", CONTENDER)  # of the search with averages by row
 DECAYS = (0.99, 0.995, 0.998)
+ALPHAS = {"0.25": "uer(alpha=0.25)", "0.5": CONTENDER, "0.75": "uer(alpha=0.75)"}
+ASKED: dict[str, Weights] = {
+    "latest weights": Latest(),
+    "average 0.99": Averaged(0.99),
+    "average 0.995 by row": Averaged(0.995, by_row=True),
+    "average 0.998 by row": Averaged(0.998, by_row=True),
+}
 AVERAGED = "ema"
 HEADER = """# Beyond the paper
 
@@ -56,6 +65,14 @@ them](../results/README.md#search-which-parts-go-together-on-held-out-training-s
 slow average knows the previous classes better and the current ones less, down to nothing on CIFAR-100, because the rows
 of the head for new classes lag behind. With each row averaged by its own age they keep up, and one decay, 0.998, serves
 both datasets and both methods.
+"""
+ALPHA = """### Alpha and the average
+
+    evenhand run "uer(alpha=0.25)" uer "uer(alpha=0.75)" --data cifar100 --seed 1 --tested validation --tests "ema, ..."
+
+UER with other weights of the dot product in replay, seed 1, on the same held-out samples:
+"""
+CHOSEN = """TO BE WRITTEN
 """
 ALL = """## All methods, and a stream that does not wait
 
@@ -112,9 +129,7 @@ class Tests:
 
     def balance(self, method: str, way: str) -> str:
         """The same, with that of previous and current classes."""
-        group = self.groups[method, way]
-        parts = [group.estimate(percent(metric)) for metric in (metrics.previous, metrics.current)]
-        return f"{self.accuracy(method, way)} ({' / '.join(PERCENT(part.mean) for part in parts if part)})"
+        return _balance(*self.groups[method, way].runs)
 
     def _minus(self, first: tuple[str, str], second: tuple[str, str]) -> Estimate | None:
         one, two = self.groups.get(first), self.groups.get(second)
@@ -185,10 +200,30 @@ def in_real_time(results: Sequence[Result]) -> list[Result]:
     return [row for spec, row in rows.items() if _stream(spec) in streams and _split(spec.method)[0] in methods]
 
 
+def by_weights(run: Result) -> dict[Weights, Result]:
+    """The tests of a run that take the logits as its method does, by the weights that they ask."""
+    scoring = run.spec.resolved.scoring
+    return {row.spec.resolved.weights: row for row in run.rows() if row.spec.resolved.scoring == scoring}
+
+
+def alphas(search: Sequence[Result]) -> list[str]:
+    """UER on held-out samples by alpha and by the weights that are asked, a table for each stream."""
+    runs = [run for run in search if run.spec.seed == SEED and run.spec.method in ALPHAS.values()]
+    tables = []
+    for title, found in grouped(runs, lambda run: stream_title(run.spec.data, run.spec.memory)).items():
+        tests = {run.spec.method: by_weights(run) for run in found}
+        rows = [
+            (alpha, *(_balance(tests[method].get(weights)) for weights in ASKED.values()))
+            for alpha, method in ALPHAS.items()
+            if method in tests
+        ]
+        tables.append(TextTable(title, ("alpha", *ASKED), tuple(rows)).markdown())
+    return tables
+
+
 def decays(run: Result) -> Panel:
     """Accuracy on held-out samples by how many steps are averaged, with all rows alike and by row."""
-    latest, scoring = run.spec.resolved.weights, run.spec.resolved.scoring
-    rows = {row.spec.resolved.weights: row for row in run.rows() if row.spec.resolved.scoring == scoring}
+    latest, rows = run.spec.resolved.weights, by_weights(run)
 
     def curve(name: str, metric: Metric, by_row: bool) -> Curve:
         found = [rows.get(weights) for weights in (latest, *(Averaged(decay, by_row) for decay in DECAYS))]
@@ -200,7 +235,9 @@ def decays(run: Result) -> Panel:
     return Panel(title, "steps averaged", ACCURACY, (1, *(round(1 / (1 - decay)) for decay in DECAYS)), drawn)
 
 
-def text(paper: Sequence[Result], protocol: Sequence[Result], embedded: Sequence[Result]) -> str:
+def text(
+    paper: Sequence[Result], protocol: Sequence[Result], embedded: Sequence[Result], search: Sequence[Result]
+) -> str:
     """Compose the page."""
     uer = Rendering(select(load_item("table2"), methods=[CONTENDER]), [])
     published = {stream_title(row.data, row.memory): row.paper for table in uer.compared for row in table.rows}
@@ -211,7 +248,7 @@ def text(paper: Sequence[Result], protocol: Sequence[Result], embedded: Sequence
     small = paces("Final average accuracy in %, three seeds each", averaged(embedded), WAYS)
     streams = grouped(in_real_time([*protocol, *paper]), lambda row: stream_title(row.spec.data, row.spec.memory))
     large = [paces(f"{title}, one seed", rows) for title, rows in streams.items()]
-    return "\n".join([HEADER, *tables, FOUND, CHOICE, ALL, small, SHOWN, *large])
+    return "\n".join([HEADER, *tables, FOUND, CHOICE, ALPHA, *alphas(search), CHOSEN, ALL, small, SHOWN, *large])
 
 
 def write(page: Path, results: Path) -> None:
@@ -221,7 +258,7 @@ def write(page: Path, results: Path) -> None:
     panels = [decays(run) for run in search if run.spec.seed == SEED and run.spec.method in DRAWN]
     files.make_folder(pictures)
     files.write(pictures / "decay.svg", drawing.panels_picture(panels, "decay", "svg"))
-    files.write(page, text(paper, protocol, embedded).encode())
+    files.write(page, text(paper, protocol, embedded, search).encode())
 
 
 def _split(method: str) -> tuple[str, str]:
@@ -233,6 +270,15 @@ def _split(method: str) -> tuple[str, str]:
 def _stream(spec: Spec) -> Spec:
     """What runs on the same stream have in common."""
     return spec.model_copy(update={"method": BASELINE, "pace": "wait"})
+
+
+def _balance(*runs: Result | None) -> str:
+    """The final average accuracy, and that of previous and current classes; empty without a run."""
+    if not (found := tuple(run for run in runs if run)):
+        return ""
+    group = Group(found[0].spec.method, found)
+    whole, *parts = (group.estimate(percent(part)) for part in (metrics.average, metrics.previous, metrics.current))
+    return f"{_shown(whole)} ({' / '.join(PERCENT(part.mean) for part in parts if part)})"
 
 
 def _shown(estimate: Estimate | None, signed: bool = False) -> str:

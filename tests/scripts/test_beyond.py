@@ -46,7 +46,8 @@ def page(tmp_path):
     }
     searched = spec_of("uer", seed=1, tested="validation", tests=", ".join(others))
     run(tmp_path / "search", searched, (0.1, 0.2), **others)
-    run(tmp_path / "search", spec_of("uer(alpha=0.25)", seed=1, tested="validation", tests="ema"), (0, 0), ema=(0, 0))
+    other = spec_of("uer(alpha=0.25)", seed=1, tested="validation", tests="ema")
+    run(tmp_path / "search", other, (0.1, 0.4), ema=(0.3, 0.1))
     beyond.write(tmp_path / "page.md", tmp_path)
     [found] = [one for one in beyond.results_in(tmp_path / "search") if one.spec == searched]
     return (tmp_path / "page.md").read_text(), beyond.decays(found), (tmp_path / "page/decay.svg").read_text()
@@ -73,6 +74,13 @@ def test_a_run_in_real_time_stands_beside_those_that_wait_on_the_same_stream(pag
     assert f"| `mir` | {registry.cost('mir'):.2f} | 60.0 |  |  | 40.0 | 45.0 |" in table
     assert "| `uer` | 1.00 | 30.0 | 34.0 | +4.0 |  |  |" in table
     assert "90.0" not in table
+
+
+def test_alphas_stand_beside_the_weights_that_were_asked(page):
+    text, _, _ = page
+    table = text[text.index("| alpha | latest weights | average 0.99 |") :]
+    assert "| 0.25 | 20.0 (10.0 / 40.0) |  |  | 23.3 (30.0 / 10.0) |" in table
+    assert "| 0.5 | 13.3 (10.0 / 20.0) | 23.3 (20.0 / 30.0) |  | 26.7 (30.0 / 20.0) |" in table
 
 
 def test_the_figure_shows_each_decay_by_its_steps(page):
