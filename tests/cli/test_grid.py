@@ -232,10 +232,10 @@ def test_processes_give_the_records_of_inline(capsys, file, tmp_path, whole):
         (["--threads", "999"], "1 worker with 999 threads needs 999 cores, but there "),
         (["--gpus", "-1"], "The number of --gpus must be a number of at least 0"),
         (["--gpus", "nan"], "The number of --gpus must be a number of at least 0"),
-        (["--track", "nonsense"], "There is no sink called 'nonsense'."),
-        (["--track", "nonsense", "--dry-run"], "There is no sink called 'nonsense'."),
+        (["--track", "nonsense"], "There is no tracker called 'nonsense'."),
+        (["--track", "nonsense", "--dry-run"], "There is no tracker called 'nonsense'."),
         (["--compile", "maybe"], 'Invalid value "maybe" for --compile'),
-        (["--data-dir", "nowhere"], "There is no folder nowhere for --data-dir."),
+        (["--data-dir", "nowhere"], "The folder nowhere, given as --data-dir, does not exist."),
         (["--seeds", "3"], "Unknown option: --seeds"),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_wrong_option_gets_one_sentence_and_nothing_runs(capsys, file, tmp_pat
         ('method = "er"\ndata = "cifar"', "grid.toml: There is no dataset called 'cifar'. Did you mean cifar10"),
         ('method = "er"\ndata = "npz:nowhere.npz"', "There is no file nowhere.npz"),
         ('method = "er"\nmemry = 3', "In the grid {file}: There is no field of a grid called 'memry'"),
-        ('method = "er"\nthreads = 2', "'threads' is an option of the command: evenhand grid FILE --threads"),
+        ('method = "er"\nthreads = 2', "'threads' does not belong in a grid. Use evenhand grid FILE --threads"),
         ('method = "er"\nneck = "true"', "The 'neck' of a run must be True or False"),
         ('method = "er+cos"\ntests = "dot"', "'er+cos+dot' cannot be composed"),
         ("methods = [", "{file} is not valid TOML"),
@@ -283,7 +283,7 @@ def test_a_search_prints_a_curve_and_the_command_that_tests_the_choice(capsys, t
     assert f"Chosen by validation accuracy: lr = 0.05, neck = {chosen[0][1]}." in out
     assert err.count("done, accuracy") == 4
     kept = {path.name for path in (tmp_path / "runs").iterdir()}
-    command = shlex.split(out.splitlines()[-1].removeprefix("The final test: "))
+    command = shlex.split(out.splitlines()[-1].removeprefix("To test it: "))
     assert command[:3] == ["evenhand", "run", "er"]
     code, out, _ = call(capsys, *command[1:], "--json")
     [result] = json.loads(out)["results"]
@@ -332,7 +332,7 @@ def test_a_search_with_a_run_that_fails_has_no_choice(capsys, tmp_path):
     (tmp_path / "runs" / spec.key / "spec.json").write_text("{")
     code, out, err = call(capsys, "tune", "er", "--field", "lr=0.2,0.1", *TUNE)
     assert (code, out) == (2, "")
-    assert f"The search ends: {spec.key} with lr = 0.2 failed. " in err.splitlines()[-1]
+    assert f"The search stopped, as {spec.key} with lr = 0.2 failed. " in err.splitlines()[-1]
     assert "spec.json is damaged" in err.splitlines()[-1]
     assert "[2/2] er lr 0.1 seed 0: done" in err  # the other one is made all the same
 
@@ -345,7 +345,7 @@ def test_a_search_with_a_run_that_fails_has_no_choice(capsys, tmp_path):
         (["er", "--field", "alpha=0,1"], "There is no field to search called 'alpha'"),
         (["er", "--field", "tested=test"], "'tested' defines what is measured"),
         (["er", "--field", "tests=ema,ncm"], "'tests' defines what is measured"),
-        (["uer", "--field", "lr=1,2", "--tests", "ema"], "Name that: evenhand tune uer+ema"),
+        (["uer", "--field", "lr=1,2", "--tests", "ema"], "Instead of --tests, name that: evenhand tune uer+ema."),
         (["uerr", "--field", "lr=1,2"], "There is no method called 'uerr'"),
         (["er", "--field", "lr=1,2", "--data", "cifar"], "There is no dataset called 'cifar'"),
         (["er", "--field", "lr=1,2", "--seeds", "0"], "The number of --seeds must be"),

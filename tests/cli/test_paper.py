@@ -181,10 +181,10 @@ def test_steps_of_some_methods_are_added_to_those_of_others(capsys, tmp_path, mo
     [
         (("tabel2",), "no table or figure called 'tabel2'. Did you mean table"),
         (("scale", "--memory", "many"), "sizes of --memory must be comma-separated whole numbers. Got 'many'"),
-        (("scale", "--datasets", "mnist"), "data of scale must be one of cifar100. Got 'mnist'"),
+        (("scale", "--datasets", "mnist"), "The --datasets of scale must be among cifar100. Got 'mnist'"),
         (("scale", "--methods", "err"), "no method called 'err'"),
         (("scale", "--seeds", "0"), "number of --seeds must be a whole number"),
-        (("scale", "--records", "nowhere"), "no folder nowhere for --records"),
+        (("scale", "--records", "nowhere"), "The folder nowhere, given as --records, does not exist"),
         (("scale", "--address", "auto"), "--address, --gpus and --shared need --engine ray"),
         (("scale", "--retries", "-1"), "number of --retries must be"),
         (

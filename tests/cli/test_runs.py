@@ -92,7 +92,7 @@ def test_conditions_and_order(capsys, root):
     rows = listed(capsys, root, "--sort=-memory,method", "--where=state != done")
     assert [row["method"] for row in rows] == ["gss", "mir", "scr", None]
     code, out, _ = call(capsys, "runs", root, "--where", "memory > 1000")
-    assert (code, out) == (0, f"No run in {root} matches; there are 10.\n")
+    assert (code, out) == (0, f"No run in {root} matches (10 in all).\n")
     assert listed(capsys, root, "--where", "memory > 1000") == []
 
 
@@ -166,7 +166,7 @@ def test_compare_takes_the_reference_of_the_same_settings(capsys, tmp_path):
     rows = compared(capsys, tmp_path)
     assert rows["uer, lr 0.05"]["difference"] == pytest.approx(0.3)  # there is but one
     assert rows["uer, lr 0.05"]["differs"] == ["lr"]
-    assert "lr also differ from er for uer, lr 0.05." in call(capsys, "runs", "compare", tmp_path)[1]
+    assert "lr also differs from er for uer, lr 0.05." in call(capsys, "runs", "compare", tmp_path)[1]
     write(tmp_path, spec_of("er", lr=0.05), accuracy=0.6)
     write(tmp_path, spec_of("mir", lr=0.2), accuracy=0.1)
     rows = compared(capsys, tmp_path, "--where", "memory = 20")
@@ -201,7 +201,7 @@ def test_prune_removes_nothing_without_yes(capsys, root):
     assert "the run, outdated" in out
     assert re.search(rf"{re.escape(spec_of('er').key)} +leftovers +4\.0 kB", out)
     assert "Runs to remove: 2; other runs with files to remove: 1; total: " in out
-    assert "Nothing was removed. Use --yes to remove it." in out
+    assert "Nothing was removed. Use --yes to remove all of it." in out
     assert "Skipped:" in out
     assert spec_of("pcr").key in out
 
@@ -250,14 +250,17 @@ def test_prune_leaves_what_is_held_and_goes_on(capsys, root, monkeypatch):
     ("arguments", "sentence"),
     [
         (["nowhere"], "There is no folder nowhere."),
-        (["."], "There are no runs in ."),
+        (["."], "The folder . has no runs."),
         (["R", "--where", "memory > many"], "The 'memory' in a condition must be a number. Got 'many' instead."),
         (["R", "--where", "acuracy > 1"], "There is no field of a run called 'acuracy'. Did you mean accuracy"),
         (["R", "--sort", "-acuracy"], "There is no field of a run called 'acuracy'. Did you mean accuracy"),
-        (["R", "--json", "--csv"], "Use either --json or --csv."),
+        (["R", "--json", "--csv"], "Use either --json or --csv, not both."),
         (["compare", "nowhere"], "There is no folder nowhere"),
         (["compare", "R", "--to", "errr"], "There is no method called 'errr'"),
-        (["compare", "R", "--to", "lucir"], "There is no finished run of lucir to compare with. Use --to: er, uer."),
+        (
+            ["compare", "R", "--to", "lucir"],
+            "There is no finished run of lucir to compare with. Use --to with one of er, uer.",
+        ),
         (["compare", "R", "--where", "state = failed"], "There is no finished run in"),
         (["prune", "nowhere", "--yes"], "There is no folder nowhere"),
         (["prune", "R", "--yes", "--where", "state"], "A condition must look like"),

@@ -67,7 +67,7 @@ def test_several_inputs_are_passed_to_it_by_name():
 
 @pytest.mark.parametrize("method", ["scr", "er_wa(persist=False)"])
 def test_what_is_no_layer_has_no_module(method):
-    with pytest.raises(InputError, match="is no layer of a network, so it has no module"):
+    with pytest.raises(InputError, match="is not a layer of the network, so it has no module"):
         trained(method).module()
 
 

@@ -176,7 +176,10 @@ def test_predictions_ask_for_the_type_that_was_learned(first):
 @pytest.mark.parametrize(
     ("x", "sentence"),
     [
-        ({"input_ids": torch.zeros(2, 3).long(), "attention_mask": torch.zeros(3, 3)}, "have as many samples each"),
+        (
+            {"input_ids": torch.zeros(2, 3).long(), "attention_mask": torch.zeros(3, 3)},
+            "must all have the same number of samples",
+        ),
         ({"ids": torch.zeros(2, 3).long()}, "cannot process samples of 1 tensors: .*unexpected keyword argument 'ids'"),
         ({"input_ids": np.array(["a", "b"])}, "Samples must be numbers"),
         ((torch.zeros(2, 3).long(), torch.full((2, 3), torch.nan)), "Samples must be finite"),

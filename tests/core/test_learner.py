@@ -36,7 +36,7 @@ def test_booleans_and_numbers_are_not_confused(first, then, learner):
     made = learner("er", "mlp")
     x = torch.rand(2, 1, 8, 8)
     made.observe(x, first)
-    with pytest.raises(InputError, match=r"The labels (0|1|True|False) and (0|1|True|False) are equal\. Write them"):
+    with pytest.raises(InputError, match=r"The labels (0|1|True|False) and (0|1|True|False) are equal\. Use only one"):
         made.observe(x, then)
     assert made.labels == first
 

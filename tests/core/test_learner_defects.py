@@ -214,7 +214,7 @@ def test_a_state_with_other_labels_is_refused(same):
     one.observe(X, list("pqpqpq"))
     for each in (other, calm):
         each.observe(X, list("qpqpqp"))
-    with pytest.raises(InputError, match="other labels, or in another order"):
+    with pytest.raises(InputError, match="other labels, or in another order. Load the state into a new one"):
         other.load_state_dict(one.state_dict(), one.facts())
     assert same(other, calm)
 
@@ -312,7 +312,8 @@ def test_options_that_a_file_has_already(tmp_path):
     learner = made(optimizer="sgd(momentum=0.9)")
     learner.observe(X, Y)
     learner.save(tmp_path / "state")
-    with pytest.raises(InputError, match=r"was saved with optimizer='sgd\(momentum=0\.9\)', which stays"):
+    sentence = r"was saved with optimizer='sgd\(momentum=0\.9\)', which stays\. Leave out optimizer="
+    with pytest.raises(InputError, match=sentence):
         Learner.load(tmp_path / "state", mlp(), optimizer="adam", device="cpu")
     with pytest.raises(InputError, match="LBFGS"):
         made(optimizer=lambda parameters: torch.optim.LBFGS(parameters))

@@ -65,7 +65,7 @@ def test_a_network_of_ones_own_must_be_given_again(images, same, tmp_path):
     for x, y in images(3):
         made.observe(x, y)
     made.save(tmp_path / "state")
-    with pytest.raises(InputError, match=r"state was saved with a custom network\. Pass it as network="):
+    with pytest.raises(InputError, match=r"saved with a custom network\. Build one like it, and pass it as network="):
         Learner.load(tmp_path / "state")
     back = Learner.load(tmp_path / "state", network=own_module(), device="cpu")
     assert same(back, made)
@@ -79,7 +79,7 @@ def test_a_network_that_does_not_fit(images, tmp_path):
     made = Learner(own_module(), "uer", device="cpu")
     made.observe(*images(1)[0])
     made.save(tmp_path / "state")
-    with pytest.raises(InputError, match=r"saved weights do not fit this network\. Build it as it was saved"):
+    with pytest.raises(InputError, match=r"weights do not fit this network\. Build it as it was when it was saved"):
         Learner.load(tmp_path / "state", network=MLP((1, 8, 8)), device="cpu")
 
 

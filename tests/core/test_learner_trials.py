@@ -202,7 +202,7 @@ def test_a_compiled_module():
     in_place = mlp()
     in_place.compile(backend="eager")
     for model in (torch.compile(mlp(), backend="eager"), in_place):
-        with pytest.raises(InputError, match=r"This module is compiled\. Pass it as it was before, with compile=True"):
+        with pytest.raises(InputError, match=r"This module is compiled\. Pass the original one, with compile=True"):
             made(model=model)
 
 
@@ -324,7 +324,7 @@ def test_tests_are_asked_for_in_any_spelling():
     for wrong in ("ema", "cos", "nothing", ["ema"]):
         with pytest.raises(InputError):
             learner.predict(X, test=wrong)
-    with pytest.raises(InputError, match="Name the test 'ema' when making the learner"):
+    with pytest.raises(InputError, match="This learner has no test 'ema'. Name it when making one"):
         made().scores(X, test="ema")
 
 

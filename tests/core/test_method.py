@@ -84,7 +84,7 @@ def test_a_part_with_a_field_that_json_cannot_hold():
         value: object
 
     assert parts.from_json(parts.to_json(Odd(3))) == Odd(3)
-    with pytest.raises(InputError, match=r"What a method is made of must be a number, a string, .* Got \[3\] instead"):
+    with pytest.raises(InputError, match=r"Every field of a method must be a number, a string, .* Got \[3\] instead"):
         parts.to_json(Odd([3]))
 
 

@@ -157,7 +157,7 @@ def test_an_augmentation_of_ones_own_is_seeded_and_asked_for_again(tmp_path, sam
     assert same(*ends)
     assert not same(ends[0], trained(made()))
     ends[0].save(tmp_path / "state")
-    with pytest.raises(InputError, match=r"saved with a function as 'augment'\. Pass it as augment="):
+    with pytest.raises(InputError, match=r"saved with a function as 'augment'\. Pass the same one as augment="):
         Learner.load(tmp_path / "state", plain(), device="cpu")
     back = Learner.load(tmp_path / "state", plain(), augment=noise, device="cpu")
     for learner in (back, ends[1]):

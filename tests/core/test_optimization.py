@@ -57,7 +57,7 @@ def test_a_factory_is_asked_for_again_at_load(tmp_path, same):
     learner = fed(made(optimizer=factory))
     assert learner.lr == 1e-3
     learner.save(tmp_path / "given")
-    with pytest.raises(InputError, match=r"saved with a function as 'optimizer'\. Pass it as optimizer="):
+    with pytest.raises(InputError, match=r"saved with a function as 'optimizer'\. Pass the same one as optimizer="):
         Learner.load(tmp_path / "given", device="cpu")
     back = Learner.load(tmp_path / "given", optimizer=factory, device="cpu")
     assert same(fed(learner), fed(back))
@@ -147,7 +147,7 @@ def test_the_groups_of_a_factory_keep_their_proportions(tmp_path):
     learner.save(tmp_path / "groups")
     back = Learner.load(tmp_path / "groups", optimizer=factory, device="cpu")
     assert [group["lr"] for group in back.optimizer.param_groups] == pytest.approx([0.2, 0.8])
-    with pytest.raises(InputError, match="The optimizer must have 2 groups, as it was saved. Got 1 instead"):
+    with pytest.raises(InputError, match="The optimizer must have 2 groups, as when it was saved. Got 1 instead"):
         Learner.load(tmp_path / "groups", optimizer=lambda parameters: torch.optim.SGD(parameters, 0.1), device="cpu")
 
 

@@ -53,7 +53,7 @@ def test_a_file_of_a_later_format(tmp_path):
     tensors, facts = read_state(tmp_path / "state")
     facts["format"], facts["versions"] = FORMAT + 1, {"evenhand": "9.9"}
     write_state(tmp_path / "state", tensors, facts)
-    with pytest.raises(RunError, match=r"was written by evenhand 9\.9\. Load it with that one"):
+    with pytest.raises(RunError, match=r"was written by evenhand 9\.9\. Load it with that version"):
         Learner.load(tmp_path / "state", device="cpu")
 
 
@@ -65,7 +65,7 @@ def test_a_part_that_is_not_imported_is_named_with_its_module(tmp_path, monkeypa
     Learner.load(tmp_path / "state", device="cpu")
     monkeypatch.delitem(sys.modules, "mymethods")
     monkeypatch.delitem(evenhand.core.parts.PARTS, "mymethods.Mine")
-    with pytest.raises(InputError, match=r"no part called 'mymethods\.Mine'.*needs mymethods: import it first"):
+    with pytest.raises(InputError, match=r"no part called 'mymethods\.Mine'.*needs mymethods\. Import that first"):
         Learner.load(tmp_path / "state", device="cpu")
 
 
@@ -73,7 +73,7 @@ def test_a_method_that_cannot_be_saved_says_so_at_once():
     class Mine(Uniform):
         pass
 
-    with pytest.raises(InputError, match=r"whose class has @part\(\.\.\.\): otherwise it cannot be saved"):
+    with pytest.raises(InputError, match=r"or a part \(a class with @part\), so that it can be saved"):
         Learner(MLP((4,)), resolve("er").but(retrieval=Mine()), device="cpu")
 
 

@@ -125,7 +125,7 @@ def test_labels_of_two_kinds(tmp_path):
         ),
         (
             {"x": noise(10, 8, 8, 4), "y": LABELS},
-            r"must have one or three channels if these come last\. Got \(10, 8, 8, 4\) instead\. Of RGBA, keep x\[\.",
+            r"have one or three channels if these come last\. Got \(10, 8, 8, 4\) instead\. Of RGBA images, keep x\[\.",
         ),
         ({"x": noise(10, 2), "y": LABELS * 0}, r"mine\.npz must have at least two classes\. It has 1"),
         ({"x": noise(10), "y": LABELS}, r"must be vectors \(n, d\) or images \(n, c, h, w\)\. Got \(10,\) instead"),
@@ -135,14 +135,14 @@ def test_labels_of_two_kinds(tmp_path):
         ({"x": noise(10, 2).astype("S3"), "y": LABELS}, r"must be uint8 or floats\. Got '\|S3' instead"),
         ({"x": noise(10, 2) * np.nan, "y": LABELS}, r"must be finite\. Some are not"),
         ({"x": noise(10, 2) * 1e300, "y": LABELS}, r"must be finite\. Some are not"),
-        ({"x": noise(10, 3, 4, 4) / 100, "y": LABELS}, r"as floats must be in \[0, 1\]\. Got '0 to 2\.5"),
+        ({"x": noise(10, 3, 4, 4) / 100, "y": LABELS}, r"The float images of .* must be in \[0, 1\]\. Got '0 to 2\.5"),
         (
             {"x": noise(10, 3, 4, 4).astype(int), "y": LABELS},
-            r"as whole numbers must be uint8\. Got 'int64, \d to 255'",
+            r"The integer images of .* must be uint8\. Got 'int64, \d to 255'",
         ),
         (
             {"x": noise(10, 4, 4).astype("i2") - 9, "y": LABELS},
-            r"as whole numbers must be uint8\. Got 'int16, -9 to 240'",
+            r"The integer images of .* must be uint8\. Got 'int16, -9 to 240'",
         ),
         ({"x": noise(10, 2)}, r"must hold x_train, y_train, x_test, y_test, or x and y\. It holds x\."),
         ({}, r"must hold x_train, y_train, x_test, y_test, or x and y\. It holds nothing\."),

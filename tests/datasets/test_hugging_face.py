@@ -170,8 +170,8 @@ def test_columns_that_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ("photo", r"The --columns must name those of images and labels, e\.g\. photo,animal\. Got 'photo' instead\."),
-        ("image,", r"The --columns must name those of images and labels"),
+        ("photo", r"--columns must name the columns of images and labels, e\.g\. photo,animal\. Got 'photo' instead\."),
+        ("image,", r"--columns must name the columns of images and labels"),
         ("image,labell", r"There is no column of .*x\.arrow called 'labell'\. Did you mean label\?"),
     ],
 )
@@ -182,9 +182,7 @@ def test_columns_that_cannot_be_used(tmp_path, columns, sentence):
 
 
 def test_columns_are_only_for_tables(tmp_path):
-    with pytest.raises(
-        InputError, match=r"--columns applies only to data of Hugging Face \(hf:\), not to fashion-cut\."
-    ):
+    with pytest.raises(InputError, match=r"--columns applies only to Hugging Face data \(hf:\), not to fashion-cut\."):
         datasets.load("fashion-cut", columns="a,b")
 
 
@@ -214,7 +212,7 @@ def facts(features):
     [
         (
             pyarrow.table({"text": ["a"], "label": [1]}),
-            r"has no column of type Image\. It has text, label\. Name those of",
+            r"has no column of type Image\. It has text, label\. Name the columns of",
         ),
         (pyarrow.table({"image": [b"a"], "y": [1]}), r"has no column of type ClassLabel\. It has image, y\. Name"),
         (table([0, 1], [flat(1), None]), r"must contain the bytes of its images\. Row 1 does not"),

@@ -167,10 +167,10 @@ def test_a_name_that_is_not_in_utf8_can_be_printed(tmp_path):
 def test_a_root_without_runs(tmp_path):
     with pytest.raises(errors.RunError, match="There is no folder .*nowhere"):
         inventory(tmp_path / "nowhere")
-    with pytest.raises(errors.RunError, match="There are no runs in .*. Start one"):
+    with pytest.raises(errors.RunError, match="The folder .* has no runs. Start one"):
         inventory(tmp_path)
     write(tmp_path / "deeper", spec_of())
-    with pytest.raises(errors.RunError, match="There are no runs in .*. There are some in .*deeper"):
+    with pytest.raises(errors.RunError, match="The folder .* has no runs. There are some in .*deeper"):
         inventory(tmp_path)
 
 

@@ -106,7 +106,10 @@ def test_presets_say_how_images_are_shown_and_hands_override():
         ({"method": "uer", "backbone": "resnet18"}, "no backbone called 'resnet18'. Did you mean reduced_resnet18"),
         ({"method": "uer", "backbone": "mlp(width=8)"}, "no parameter of mlp called 'width'"),
         ({"method": "uer", "order": "random"}, "There is no order called"),
-        ({"method": "uer", "views": "concat"}, "contradict each other"),
+        (
+            {"method": "uer", "views": "concat"},
+            "The 'views' of a run must be none without an augmentation. Got 'concat' instead.",
+        ),
         ({"method": "uer", "order": "iid", "stages": 5}, "'stages' of a run must be 1 in the order iid"),
         ({"method": "uer", "preset": "papers"}, "no preset called 'papers'. Did you mean paper"),
         ({"method": "uer", "epochs": 3}, "no field of a run called 'epochs'"),

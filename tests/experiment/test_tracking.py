@@ -93,7 +93,7 @@ def test_a_sink_that_raises_is_left_out_and_the_others_go_on(tmp_path, own, at, 
     broken, whole, said = [], [], []
     own(broken=lambda: Noting(broken, at, raising(error)), whole=lambda: Noting(whole))
     track(["own:broken", "own:whole"], tmp_path, say=said.append)
-    assert said == [f"Dropped tracking by own:broken: {reason}. metrics.jsonl is not affected."]
+    assert said == [f"Stopped tracking with own:broken: {reason}. metrics.jsonl is not affected."]
     assert broken[-1][0] == at
     assert len([call for call in broken if call[0] == at]) == 1
     assert [call[0] for call in whole] == ["made", "begin", "record", "record", "record", "end"]
@@ -110,7 +110,7 @@ def test_a_sink_that_hangs_holds_nobody_up_and_does_nothing_once_it_was_left(tmp
     tracked.end("done")
     assert not awake.is_set()
     reason = "it did not end within 0.3 seconds"
-    assert said == [f"Dropped tracking by own:slow: {reason}. metrics.jsonl is not affected."]
+    assert said == [f"Stopped tracking with own:slow: {reason}. metrics.jsonl is not affected."]
     assert whole[-1] == ("end", "done")
     awake.set()
     thread.join(60)
@@ -197,15 +197,18 @@ def test_scalars_have_flat_names():
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("tensorbord", "There is no sink called 'tensorbord'. Did you mean tensorboard?"),
-        ("", "There is no sink called ''. Available: mlflow, tensorboard, wandb."),
-        ("no_such:sink", "The sink 'no_such:sink' cannot be loaded: ModuleNotFoundError: No module named 'no_such'."),
+        ("tensorbord", "There is no tracker called 'tensorbord'. Did you mean tensorboard?"),
+        ("", "There is no tracker called ''. Available: mlflow, module:attribute, tensorboard, wandb."),
+        (
+            "no_such:sink",
+            "The tracker 'no_such:sink' cannot be loaded: ModuleNotFoundError: No module named 'no_such'.",
+        ),
         (
             "json:sink",
-            "The sink 'json:sink' cannot be loaded: AttributeError: module 'json' has no attribute 'sink'.",
+            "The tracker 'json:sink' cannot be loaded: AttributeError: module 'json' has no attribute 'sink'.",
         ),
-        (":sink", "The sink ':sink' cannot be loaded: ValueError: Empty module name."),
-        ("sys:path", "The sink 'sys:path' must be a callable that returns a sink. Got "),
+        (":sink", "The tracker ':sink' cannot be loaded: ValueError: Empty module name."),
+        ("sys:path", "The tracker 'sys:path' must be a class, or a function that returns a tracker. Got "),
     ],
 )
 def test_a_wrong_name_is_one_sentence_before_anything_has_begun(name, sentence):

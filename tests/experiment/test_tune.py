@@ -171,7 +171,7 @@ def test_a_run_that_failed_is_a_sentence_with_its_values(cause):
     with pytest.raises(errors.RunError) as caught:
         list(tuning.grid(engine))
     key = tuning.specs({"lr": 100})[0].key
-    expected = f"The search ends: {key} with lr = 100 failed. The loss is no longer finite."
+    expected = f"The search stopped, as {key} with lr = 100 failed. The loss is no longer finite."
     assert str(caught.value) == expected
 
 
@@ -250,17 +250,20 @@ def test_what_diverged_is_marked_and_not_chosen(capsys, tmp_path):
     assert [point["diverged"] for point in document["points"]] == [True, False]
     code, out, err = call(capsys, "er", "--field", "lr=1e30,2e30", *few)
     assert (code, out) == (2, "")
-    assert "All points diverged or were given up. Search other values." in err
+    assert "All points diverged or were given up. Try other values." in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--trials", "5"], "A grid tries every combination: use --trials with --search optuna."),
-        (["--search", "grid", "--trials", "20"], "A grid tries every combination: use --trials with --search optuna."),
+        (["--trials", "5"], "--trials applies only to --search optuna: a grid tries every combination."),
+        (
+            ["--search", "grid", "--trials", "20"],
+            "--trials applies only to --search optuna: a grid tries every combination.",
+        ),
         (
             ["--search", "optuna", "--field", "replay=1:9:3"],
-            "Optuna proposes any value in a range: remove the number of points from 'replay'.",
+            "Optuna may propose any value in a range. Remove the number of points from 'replay'.",
         ),
         (["--lr", "0.3"], "'lr' is both fixed and searched. Remove one of the two."),
     ],
@@ -276,7 +279,7 @@ def test_options_that_do_not_apply_to_a_search_are_errors(capsys, tmp_path, monk
 def test_the_help_says_which_ranges_are_whole(capsys):
     with pytest.raises(SystemExit):
         app.main(["tune", "--help"])
-    assert "Ranges of integer fields, such as replay, contain integers only" in " ".join(
+    assert "The range of a whole number, such as replay, has only whole points" in " ".join(
         capsys.readouterr().out.replace("│", " ").split()
     )
 

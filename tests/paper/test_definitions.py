@@ -144,9 +144,9 @@ def test_narrowing_leaves_what_was_asked_for_and_its_numbers():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"datasets": ["mnist"]}, "data of scale must be one of cifar100. Got 'mnist'"),
-        ({"memory": [7]}, "memory of scale must be one of 1000. Got 7"),
-        ({"methods": ["er"]}, "method of scale must be one of uer"),
+        ({"datasets": ["mnist"]}, "The --datasets of scale must be among cifar100. Got 'mnist'"),
+        ({"memory": [7]}, "The --memory of scale must be among 1000. Got 7"),
+        ({"methods": ["er"]}, "The --methods of scale must be among uer"),
         ({"methods": ["err"]}, "no method called 'err'"),
         ({"seeds": 0}, "number of --seeds must be a whole number in"),
     ],
@@ -158,7 +158,7 @@ def test_narrowing_by_what_is_not_there_is_one_sentence(options, sentence):
 
 def test_sizes_and_methods_are_those_of_the_chosen_datasets():
     item = load_item("table2")
-    with pytest.raises(errors.InputError, match="memory of table2 must be one of 100, 200, 500, 1000. Got 5000"):
+    with pytest.raises(errors.InputError, match="The --memory of table2 must be among 100, 200, 500, 1000. Got 5000"):
         select(item, datasets=["cifar10"], memory=[5000])
     both = select(item, 1, ["cifar10", "cifar100"], [1000], ["aser"])
     assert {(spec.data, spec.method) for spec in both.specs} == {("cifar10", "aser(n=9)"), ("cifar100", "aser")}

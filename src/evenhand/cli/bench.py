@@ -20,7 +20,7 @@ def bench(
 ) -> None:
     """Measure speed against plain PyTorch loops and the machine's peak.
 
-    Run nothing else on the machine meanwhile.
+    Run nothing else on the machine at the same time.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ def bench(
     from evenhand import bench as benchmark
 
     if parts is not None and not comma_separated(parts):
-        raise wrong("The --parts", f"name some of {', '.join(benchmark.PARTS)}, or all", parts)
+        raise wrong("--parts", f"name some of {', '.join(benchmark.PARTS)}, or all", parts)
     if methods is not None and not comma_separated(methods):
-        raise wrong("The --methods", "name at least one method, or all", methods)
+        raise wrong("--methods", "name at least one method, or all", methods)
     parts = parts or ("methods" if methods else "steps,evaluation")
     chosen = list(benchmark.PARTS) if parts == "all" else comma_separated(parts)
     if methods and "methods" not in chosen:
-        raise InputError(f"--methods needs the part methods, which --parts {parts} does not include.")
+        raise InputError(f"--methods needs the part methods. Use --parts {parts},methods, or leave out --parts.")
     measured = benchmark.measure(chosen, rounds, threads, methods)
     if json:
         print_json(measured)

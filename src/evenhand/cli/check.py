@@ -10,9 +10,9 @@ def check(name: str, *, precision: Precision = "fp32", json: Json = False) -> in
     Parameters
     ----------
     name
-        A registered method, e.g. mir+uer, or module:function, a function that returns a method.
+        A registered method, e.g. mir+uer, or your own as module:function, which returns a method.
     precision
-        Arithmetic of the network's trunk: float32 or bfloat16.
+        Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 if the hardware supports it.
     """
     from evenhand import checks
 

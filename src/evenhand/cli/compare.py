@@ -58,7 +58,9 @@ def comparison(results: "Sequence[Result]", to: str) -> list[dict[str, Any]]:
 
     methods = sorted({result.spec.method for result in results})
     if to not in methods:
-        raise InputError(f"There is no finished run of {to} to compare with. Use --to: {', '.join(methods)}.")
+        raise InputError(
+            f"There is no finished run of {to} to compare with. Use --to with one of {', '.join(methods)}."
+        )
     return [_compared(scenario, group, to) for scenario in scenarios(results) for group in scenario.groups]
 
 
@@ -106,10 +108,11 @@ def _print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str)
         print_line(console, f"{title}: not all runs saw the same images, since the dataset changed in between.")
     unlike: dict[str, list[str]] = {}
     for row in rows:
-        if row["differs"]:
-            unlike.setdefault(f"{row['stream']}: {', '.join(row['differs'])}", []).append(row["label"])
-    for fields, labels in unlike.items():
-        print_line(console, f"{fields} also differ from {to} for {'; '.join(labels)}.")
+        if fields := row["differs"]:
+            what = f"{row['stream']}: {', '.join(fields)} also differ{'s' * (len(fields) == 1)}"
+            unlike.setdefault(what, []).append(row["label"])
+    for what, labels in unlike.items():
+        print_line(console, f"{what} from {to} for {'; '.join(labels)}.")
 
 
 def _cells(row: dict[str, Any]) -> Iterator[Text]:

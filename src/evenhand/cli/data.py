@@ -73,7 +73,7 @@ def fetch(
     name
         Name of the dataset.
     origin
-        Where to download from, as evenhand data lists it; this downloads even if there is a copy.
+        Where to download from, one of those that evenhand data lists; downloads even if there is a copy.
     """
     from evenhand import datasets, errors
 

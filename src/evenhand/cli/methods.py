@@ -41,7 +41,10 @@ def _print_methods(console: Console, rows: list[dict[str, Any]]) -> None:
         slots = "\n".join(row["slots"]) or "-"
         table.add_row(row["call"], f"{row['cost']:.2f}", slots, "yes" if row["composes"] else "no", title)
     console.print(table)
-    print_line(console, "replaces: slots of ER. C_D: training cost relative to ER. +uer: can be combined with UER.")
+    print_line(
+        console,
+        "replaces: slots that differ from ER. C_D: training cost relative to ER. +uer: whether it combines with UER.",
+    )
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if not row["composes"]:

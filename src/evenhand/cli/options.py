@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Json = Annotated[Flag, Parameter(help="Print one JSON document and nothing else.")]
-Anyway = Annotated[Flag, Parameter(help="Resume runs even if versions or threads differ; results may differ, too.")]
+Anyway = Annotated[
+    Flag, Parameter(help="Resume runs even if versions or threads have changed; results may change, too.")
+]
 Root = Annotated[Path, Parameter(help="Directory with one subfolder per run.")]
-DataDir = Annotated[Path | None, Parameter(help="Directory to search for datasets; same as EVENHAND_DATA.")]
+DataDir = Annotated[Path | None, Parameter(help="Directory to look for datasets in; same as EVENHAND_DATA.")]
 Track = Annotated[
-    str | None, Parameter(help="Also log to (comma-separated): tensorboard, mlflow, wandb, module:attribute.")
+    str | None,
+    Parameter(help="Also log to tensorboard, mlflow, wandb or your own module:attribute; separate several by commas."),
 ]
 NOT_FLAGS = ("method", "seed", "tested")  # settings that the commands take in other ways
 T = TypeVar("T")
@@ -57,7 +60,7 @@ class RunSettings:
     data_dir
         Directory to look for datasets in; same as EVENHAND_DATA.
     preset
-        How images are shown: plain (raw), or paper (with augmented views), the default of the paper's datasets.
+        How the network sees images: plain (raw), or paper (with augmented views), the default for the paper's datasets.
     """
 
     data_dir: Path | None = None
@@ -86,13 +89,13 @@ class Execution:
     address
         Address of the Ray cluster. The default is a cluster on this machine, started if there is none.
     workers
-        Runs at the same time; on one machine, workers x threads must not exceed the number of cores.
+        Number of runs at the same time; on one machine, workers x threads must not exceed the number of cores.
     threads
         Threads per run; on a cluster, CPUs per run.
     gpus
-        GPUs per run on a cluster; a fraction shares one.
+        GPUs per run on a cluster; with a fraction, runs share one.
     shared
-        All nodes of the cluster see the root: runs write to it, and resume elsewhere if their node is lost.
+        All nodes of the cluster see the root, so runs write to it, and resume elsewhere if their node is lost.
     retries
         How often to retry a run that crashed or lost its worker.
     """

@@ -37,8 +37,8 @@ class Selection:
     methods
         Comma-separated methods as the definition spells them, e.g. er,uer,iid++.
     tests
-        Comma-separated ways to test every method besides its own, e.g. ema; each is a further row of the same
-        training. Finished runs that lack it are trained again.
+        Comma-separated further ways to test every method, e.g. ema; each adds a row for the same training. Finished
+        runs that were not tested in this way are trained again.
     """
 
     seeds: int | None = None
@@ -99,7 +99,7 @@ def paper(
     from evenhand.paper import load_item
 
     if records is not None and not records.is_dir():
-        raise InputError(f"There is no folder {records} for --records.")
+        raise InputError(f"The folder {records}, given as --records, does not exist.")
     records = records or (RECORDS if RECORDS.is_dir() else None)
     if item is None:
         unused = asdict(selection) | execution.changed()

@@ -21,7 +21,7 @@ def use_data_dir(path: Path | None) -> None:
     """Look for datasets in this directory, also in the processes started from here."""
     if path is not None:
         if not path.is_dir():
-            raise InputError(f"There is no folder {path} for --data-dir.")
+            raise InputError(f"The folder {path}, given as --data-dir, does not exist.")
         os.environ["EVENHAND_DATA"] = str(path.absolute())
 
 

@@ -44,7 +44,7 @@ def prune(root: Root = Path("runs"), *, where: Where = None, states: Flag = Fals
     if not yes:
         whole, size = sum(removal.whole for removal in removals), _size(sum(removal.size for removal in removals))
         print(f"Runs to remove: {whole}; other runs with files to remove: {len(removals) - whole}; total: {size}.")
-        print("Nothing was removed. Use --yes to remove it.")
+        print("Nothing was removed. Use --yes to remove all of it.")
         return 0
     freed, problems = 0, []
     for removal in removals:

@@ -75,13 +75,13 @@ def listing(
     elif rows:
         print_runs(stdout(), rows)
     else:
-        print(f"No run in {root} matches; there are {len(everything)}.")
+        print(f"No run in {root} matches ({len(everything)} in all).")
 
 
 def check_format(json: bool, csv: bool) -> None:
     """Raise if both formats are requested."""
     if json and csv:
-        raise InputError("Use either --json or --csv.")
+        raise InputError("Use either --json or --csv, not both.")
 
 
 def print_csv(rows: Sequence[dict[str, Any]], columns: list[str]) -> None:

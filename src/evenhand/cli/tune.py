@@ -41,12 +41,12 @@ def tune(
     method
         The method with its fixed parameters, e.g. uer or "mir(candidates=100)".
     field
-        What to choose; repeat it for several fields: alpha=0:1 (five points), lr=0.01:0.3:4:log, candidates=25,50.
-        Ranges of integer fields, such as replay, contain integers only, possibly fewer of them.
+        A parameter or setting with the values to try: alpha=0:1 (five points), lr=0.01:0.3:4:log or candidates=25,50;
+        repeat it for several. The range of a whole number, such as replay, has only whole points, perhaps fewer.
     search
         Try all combinations of the points, or let Optuna propose points within the ranges and stop bad ones early.
     trials
-        Number of points for Optuna to try (20).
+        Number of points for Optuna to try. The default is 20.
     seeds
         Run each point with the seeds 0 to SEEDS - 1.
     """
@@ -56,11 +56,13 @@ def tune(
     execution.check()
     axes = [Axis.parse(text) for text in field or []]
     if search == "grid" and trials is not None:
-        raise InputError("A grid tries every combination: use --trials with --search optuna.")
+        raise InputError("--trials applies only to --search optuna: a grid tries every combination.")
     if search == "optuna" and (counted := [axis.name for axis in axes if axis.count]):
-        raise InputError(f"Optuna proposes any value in a range: remove the number of points from '{counted[0]}'.")
+        raise InputError(f"Optuna may propose any value in a range. Remove the number of points from '{counted[0]}'.")
     if "tests" in settings.fields():
-        raise InputError(f"A search chooses by the method's own test. Name that: evenhand tune {method}+ema.")
+        raise InputError(
+            f"A search judges a method by its own test only. Instead of --tests, name that: evenhand tune {method}+ema."
+        )
     tuner = tuning.Tuning(method, axes, settings.fields(), preset=settings.preset, seeds=seeds)
     settings.prepare()
 
@@ -88,7 +90,7 @@ def tune(
         return 0
     stdout().print(tuning_table(rows, points.index(choice)))
     print(f"Chosen by validation accuracy: {tuning.spelled(choice.values)}.")
-    print(f"The final test: {command}")
+    print(f"To test it: {command}")
     return 0
 
 

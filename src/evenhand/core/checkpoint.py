@@ -25,6 +25,7 @@ FORMAT = 2  # raise it when an older version can no longer read what this one wr
 SETTINGS = (*(name for name in LEARNER if name != "memory"), "rows")
 GIVEN = ("augment", "optimizer", "schedule")  # may be functions of the user's, which cannot be saved
 MEANT = {"ema": {"decay": 0.99, "by_row": False}}  # before `tests` were saved in full
+MISFIT = "The saved weights do not fit this network. Build it as it was when it was saved."
 OPTIONS = (*GIVEN, "on_step", "compile", "precision", "device", "store")
 
 
@@ -104,7 +105,7 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
     try:
         learner.network.load_state(below("network/") | facts["network"].get("extra", {}))
     except (RuntimeError, AttributeError, KeyError):
-        raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
+        raise errors.InputError(MISFIT) from None
     learner.memory.load_state_dict(below("memory/"))
     learner.kept.load_state_dict(below("kept/"), facts["kept"], learner.network)
     optimizer = facts.get("optimizer", {"values": {}, "groups": []})
@@ -123,7 +124,9 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
     tensors, facts = files.read_state(Path(path))
     facts = facts.get("learner", facts)
     if facts.get("format", 1) > FORMAT:
-        raise errors.RunError(f"{path} was written by evenhand {facts['versions']['evenhand']}. Load it with that one.")
+        raise errors.RunError(
+            f"{path} was written by evenhand {facts['versions']['evenhand']}. Load it with that version."
+        )
     registry.recipes()  # registers the parts of all methods
     try:
         settings = {
@@ -133,9 +136,13 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
         }
         for name in GIVEN:
             if settings.get(name) == "given":
-                raise errors.InputError(f"{path} was saved with a function as '{name}'. Pass it as {name}=...")
+                raise errors.InputError(
+                    f"{path} was saved with a function as '{name}'. Pass the same one as {name}=..."
+                )
             if name in options and facts["settings"].get(name, "given") != "given":
-                raise errors.InputError(f"{path} was saved with {name}='{facts['settings'][name]}', which stays.")
+                raise errors.InputError(
+                    f"{path} was saved with {name}='{facts['settings'][name]}', which stays. Leave out {name}=..."
+                )
         if callable(settings.get("optimizer")):
             del settings["lr"]  # which is that of the optimizer
         learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
@@ -161,7 +168,7 @@ def _method(path: str | Path, facts: Mapping[str, Any]) -> Method:
         missing = [name for name in facts.get("modules", ()) if name not in sys.modules]
         if not missing:
             raise
-        raise errors.InputError(f"{error} {path} needs {' and '.join(missing)}: import it first.") from None
+        raise errors.InputError(f"{error} {path} needs {' and '.join(missing)}. Import that first.") from None
 
 
 def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | None) -> Network:
@@ -169,7 +176,9 @@ def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | Non
     with seeded(0, "load"):  # the weights are overwritten; the global generator must not move
         if module is None:
             if shape["backbone"] is None:
-                raise errors.InputError(f"{path} was saved with a custom network. Pass it as network=...")
+                raise errors.InputError(
+                    f"{path} was saved with a custom network. Build one like it, and pass it as network=..."
+                )
             module = backbones.rebuild(shape["backbone"])
         network = Network.of(module, head=shape.get("head") or None, neck=shape["neck"], gamma=shape["gamma"])
     network.output, network.planar = shape.get("output"), shape.get("planar", False)
@@ -180,5 +189,5 @@ def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | Non
         for name in shape.get("still", ()):
             network.get_submodule(name).eval()
     except AttributeError:
-        raise errors.InputError("The saved weights do not fit this network. Build it as it was saved.") from None
+        raise errors.InputError(MISFIT) from None
     return network

@@ -38,7 +38,7 @@ class DivergenceGuard:
             when, then = f"At step {step + 1}", "so this step was undone"
         else:
             when = f"Within the {self.interval} steps up to {step + 1}"
-            then = "and the weights have followed: go back to the last saved state"
+            then = "and the weights are no longer usable: go back to the last saved state"
         raise errors.DivergedError(
             f"{when} the loss was {loss.item():g} and its gradient {norm.item():g}, {then}. "
             "A smaller learning rate may help."

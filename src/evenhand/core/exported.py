@@ -32,7 +32,7 @@ class Classifier(nn.Module):
         """The logits of samples (n, ...)."""
         if self._bytes:
             if inputs[0].is_floating_point():
-                raise errors.wrong("Samples of this module", "be uint8, like those that it was learned from", "floats")
+                raise errors.wrong("Samples of this module", "be uint8, like those it learned from", "floats")
             inputs = (inputs[0].float() / 255,)
         inputs, named = tuple(map(self._typed, inputs)), {name: self._typed(x) for name, x in named.items()}
         h = picked(self.trunk(*inputs, **named), self._output)
@@ -49,7 +49,9 @@ def exported(learner: "Learner", test: str) -> Classifier:
     """The module that answers as the learner does now, by the method's own test or one of `tests`."""
     method = learner.ways.method(test)
     if parts.IDS.get(type(method.prediction)) not in LINEAR or not getattr(method.prediction, "persist", True):
-        raise errors.InputError(f"{type(method.prediction).__name__} is no layer of a network, so it has no module.")
+        raise errors.InputError(
+            f"{type(method.prediction).__name__} is not a layer of the network, so it has no module."
+        )
     with learner.snapshots.asked(learner) as snapshot, torch.inference_mode(False):
         if snapshot.kind is None:
             raise errors.InputError("The learner has seen no samples yet, so there is nothing to export.")

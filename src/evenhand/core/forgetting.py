@@ -30,7 +30,7 @@ def remember(learner: "Learner", x: Any, y: Any) -> None:
 def forget(learner: "Learner", label: Label, where: Callable[[Any], Tensor] | None) -> int:
     """Erase the samples of a label, or those for which `where` is true, from the memory and from all copies of it."""
     if (label is ...) == (where is None):
-        raise errors.InputError("Say what to forget: a label, or a function 'where', not both.")
+        raise errors.InputError("Say what to forget: either a label, or a function 'where'.")
     if where is not None and not callable(where):
         raise errors.wrong("'where'", "be a function that takes the samples", type(where).__name__)
     with learner.snapshots.turn:

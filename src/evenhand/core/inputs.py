@@ -96,7 +96,7 @@ def _tensor(x: Any) -> Tensor:
     try:
         return torch.from_numpy(np.array(x, dtype=np.float32 if x.dtype.kind == "f" else x.dtype.newbyteorder("=")))
     except TypeError:
-        raise errors.wrong("Samples", "have a type that torch has", str(x.dtype)) from None
+        raise errors.wrong("Samples", "have a type that torch supports", str(x.dtype)) from None
 
 
 def _is_image(x: Any) -> bool:

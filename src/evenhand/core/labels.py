@@ -21,7 +21,7 @@ def plain(y: Any, count: int) -> list[Label]:
     shape = _shape(y)
     if len(shape) > 1:
         fix = "y.ravel()" if shape[1:] == (1,) * (len(shape) - 1) else "y.argmax(1), if they are one-hot"
-        raise errors.wrong("The labels", "be as many as the samples, (n,)", shape, f"Pass {fix}.")
+        raise errors.wrong("The labels", "have the shape (n,), one per sample", shape, f"Pass {fix}.")
     if isinstance(y, Tensor) and y.is_floating_point():
         y = _array(y)
     exact = isinstance(y, np.ndarray) and (y.dtype.kind in "mM" or (y.dtype.kind == "f" and y.dtype.itemsize < 8))
@@ -29,7 +29,7 @@ def plain(y: Any, count: int) -> list[Label]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise errors.wrong("The labels", "be a sequence with one label per sample", y)
     if len(values) != count:
-        raise errors.wrong("The labels", f"be as many as the {count} samples", len(values))
+        raise errors.wrong("The number of labels", f"be {count}, one per sample", len(values))
     return [label(value) for value in values]
 
 
@@ -81,4 +81,4 @@ def check_alike(found: Iterable[Label], known: Sequence[Label], keys: Container[
         spelled: dict[Label, Label] = {}
         for label in (*known, *new):
             if key(first := spelled.setdefault(label, label)) != key(label):
-                raise errors.InputError(f"The labels {first!r} and {label!r} are equal. Write them in one way.")
+                raise errors.InputError(f"The labels {first!r} and {label!r} are equal. Use only one of them.")

@@ -24,7 +24,7 @@ from evenhand.core.network import OWNERS, Network, check_free
 from evenhand.core.observation import Observation, Prequential
 from evenhand.core.optimization import OPTIMIZERS, SCHEDULES, Factory, Optimization, Schedule, canonical
 from evenhand.core.precision import chosen
-from evenhand.core.settings import LEARNER, Settings, check, default_views, described, plain
+from evenhand.core.settings import LEARNER, Settings, check, check_views, default_views, described, plain
 from evenhand.core.snapshots import Cache, Snapshots
 from evenhand.core.ways import Ways
 
@@ -132,8 +132,7 @@ class Learner(Learning):
         if callable(augment):
             settings["augment"] = "scr"
         check("learner", memory=memory, lr=lr, precision=precision, **settings)
-        if (self.views == "none") != (self.augment == "none"):
-            raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
+        check_views("learner", self.augment, self.views)
         self.rows = errors.whole("The number of 'rows' of a learner", rows, 0)
         self.optimizer_name = canonical("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else "given"
         self.schedule = canonical("schedule", schedule, SCHEDULES) if isinstance(schedule, str) else "given"

@@ -232,6 +232,8 @@ class Learning:
         with self.snapshots.step(learner):
             admission.register(learner, checkpoint.labels(facts))
             if self.labels != checkpoint.labels(facts):
-                raise errors.InputError("This learner has seen other labels, or in another order. Load into a new one.")
+                raise errors.InputError(
+                    "This learner has seen other labels, or in another order. Load the state into a new one."
+                )
             checkpoint.restore(learner, tensors, facts)
             self._cache.clear()

@@ -153,7 +153,7 @@ class Memory:
         """Write the samples to an .npz file, which `--data npz:PATH` and numpy read, with the labels that they have."""
         x, labels = self.samples()
         if not isinstance(x, Tensor):
-            raise errors.InputError("Only samples of a single tensor can be exported, and there must be some.")
+            raise errors.InputError("The memory can be exported only if it holds samples, each of a single tensor.")
         held = set(labels)
         classes = [label for label in self.labels if label in held]
         names = [str(label) for label in classes]

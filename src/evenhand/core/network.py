@@ -254,7 +254,7 @@ class Network(nn.Module):
                 return self.channels_last().check_sample(sample, columns)
             cause = str(error).partition("\n")[0]
             integers = (
-                " If they are no tokens, pass floats." if columns is None and not sample.is_floating_point() else ""
+                " If they are not tokens, pass floats." if columns is None and not sample.is_floating_point() else ""
             )
             raise errors.InputError(f"The network cannot process samples {of}: {cause}{integers}") from None
         if tuple(h.shape) != (1, self.head.dim):

@@ -126,7 +126,9 @@ class Optimization:
         if any(id(parameter) not in given for parameter in moving if parameter.requires_grad):
             raise errors.InputError("The 'optimizer' of a learner must take all parameters that it is given.")
         if isinstance(self.optimizer, torch.optim.LBFGS):
-            raise errors.InputError("LBFGS computes the loss several times in a step, which a learner cannot.")
+            raise errors.InputError(
+                "LBFGS needs the loss several times per step. A learner takes it once: choose another."
+            )
         self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
 
     @property
@@ -142,7 +144,7 @@ class Optimization:
     def set_rates(self, rates: Sequence[float]) -> None:
         """Set the learning rate of each group."""
         if len(rates) != len(self.optimizer.param_groups):
-            raise errors.wrong("The optimizer", f"have {len(rates)} groups, as it was saved", len(self.rates))
+            raise errors.wrong("The optimizer", f"have {len(rates)} groups, as when it was saved", len(self.rates))
         self.rates = list(rates)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate

@@ -20,7 +20,7 @@ def pack(tensors: Mapping[str, Tensor] | Sequence[Tensor]) -> tuple[Tensor, Colu
         columns.append([name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape[1:])])
         rows.append(tensor.reshape(len(tensor), -1).clone(memory_format=torch.contiguous_format).view(torch.int8))
     if len({len(row) for row in rows}) != 1:
-        raise errors.wrong("The inputs of a model", "have as many samples each", [len(row) for row in rows])
+        raise errors.wrong("The inputs of a model", "all have the same number of samples", [len(row) for row in rows])
     return torch.cat(rows, dim=1), columns
 
 

@@ -38,8 +38,8 @@ def to_json(value: Any) -> Any:
         return {"part": id, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    must = "be a number, a string, a boolean, None or a part, whose class has @part(...): otherwise it cannot be saved"
-    raise errors.wrong("What a method is made of", must, value)
+    must = "be a number, a string, a boolean, None, or a part (a class with @part), so that it can be saved"
+    raise errors.wrong("Every field of a method", must, value)
 
 
 def modules(value: Any) -> set[str]:

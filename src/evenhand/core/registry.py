@@ -270,5 +270,7 @@ def terms(text: str) -> list[Term]:
     known = recipes() | _adopted
     for name, _ in names.parse(text) if ":" in text else ():
         if ":" in name and name not in known:
-            raise errors.InputError(f"'{name}' is not imported to read a record. To allow it, set {VARIABLE}={name}.")
+            raise errors.InputError(
+                f"A record names '{name}', which is not imported unless you allow it: set {VARIABLE}={name}."
+            )
     return [(known[name], arguments) for name, arguments in names.terms("method", text, known)]

@@ -44,12 +44,12 @@ class Settings:
     ] = "classes"
     pace: Annotated[
         Literal["wait", "realtime"],
-        "The stream waits for the learner, or a method misses batches while it computes: with C_D = 1.5 every third.",
+        "Let the stream wait for the learner, or run on (realtime): then C_D = 1.5 means missing every third batch.",
     ] = "wait"
     imbalance: Annotated[float, Ge(1), "Long tail: size of the largest class relative to the smallest."] = 1.0
     stages: Annotated[int, Ge(1), "Number of class groups that arrive one after another."] = 5
     tested: Annotated[
-        Literal["test", "validation"], "Evaluate on the test set, or on a tenth of the training samples held out."
+        Literal["test", "validation"], "Evaluate on the test set, or on a held-out tenth of the training samples."
     ] = "test"
     tests: Annotated[
         str, 'Further ways to test the same training, comma-separated: dot, cos, ema, "ema(decay=0.995)+ncm", ...'
@@ -57,24 +57,28 @@ class Settings:
     memory: Annotated[int, Ge(0), "Number of samples the memory can hold."] = 200
     seed: Annotated[int, Ge(0), "Seed of all random draws."] = 0
     batch: Annotated[int, Ge(1), "Samples per step from the stream."] = 10
-    keep_partial: Annotated[bool, "Also learn the last batch of a stage if it has fewer samples."] = False
+    keep_partial: Annotated[bool, "Also learn the last batch of a stage if it is smaller than the others."] = False
     replay: Annotated[int, Ge(1), "Samples per step from the memory."] = 10
     iterations: Annotated[int, Ge(1), "How many times to learn each batch before storing it."] = 1
     lr: Annotated[float, Gt(0), "Learning rate of SGD."] = 0.1
     backbone: Annotated[
-        str, 'Network: reduced_resnet18, small_cnn or mlp, with parameters: "reduced_resnet18(width=64)".'
+        str, 'Network: reduced_resnet18, small_cnn or mlp; with parameters, e.g. "reduced_resnet18(width=64)".'
     ] = "reduced_resnet18"
     neck: Annotated[bool, "Insert a linear layer before the head (the paper's Table 4)."] = False
     softmax: Annotated[
         Literal["seen", "all"], "Softmax over the classes seen so far, or over all classes of the dataset."
     ] = "seen"
-    augment: Annotated[Literal["none", "crop", "scr"], "Augmentation of stream and replay."] = "none"
+    augment: Annotated[
+        Literal["none", "crop", "scr"],
+        "Augment images of stream and memory: shift and flip them (crop), or crop, flip and recolour them (scr).",
+    ] = "none"
     views: Annotated[
-        Literal["none", "replace", "concat"], "Show the augmented view alone (replace), or with the raw one (concat)."
+        Literal["none", "replace", "concat"],
+        "Show the augmented view alone (replace), or together with the raw one (concat).",
     ] = "none"
     passes: Annotated[
         Literal["joint", "separate"],
-        "Send stream and replay through the network together or separately; this matters to batch normalisation.",
+        "Send stream and replay through the network together or separately; this matters for batch normalisation.",
     ] = "joint"
 
 
@@ -87,11 +91,12 @@ class Conditions:
     """How a run is computed: recorded with it, but not part of its key. "auto" resumes a run as it was started."""
 
     compile: Annotated[
-        Literal["auto", "on", "off"], "Speed up the network with torch.compile; auto does so in runs long enough."
+        Literal["auto", "on", "off"],
+        "Speed up the network with torch.compile; auto does so in runs that are long enough to gain.",
     ] = "auto"
     precision: Annotated[
         Precision,
-        "Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 where the hardware multiplies it.",
+        "Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 if the hardware supports it.",
     ] = "fp32"
 
     def recorded(self) -> dict[str, Any]:
@@ -180,6 +185,15 @@ def check(owner: str, **values: Any) -> None:
 def plain(value: Any) -> Any:
     """A number of numpy as one of Python."""
     return value.item() if type(value).__module__ == "numpy" and not value.shape else value
+
+
+def check_views(owner: str, augment: object, views: str) -> None:
+    """Raise unless there are views and an augmentation, or neither."""
+    if augment == "none" != views:
+        then = "Or set augment to crop or scr."
+        raise errors.wrong(f"The 'views' of a {owner}", "be none without an augmentation", views, then)
+    if augment != "none" == views:
+        raise errors.wrong(f"The 'views' of a {owner}", "be replace or concat with an augmentation", views)
 
 
 def default_views(augment: object) -> str:

@@ -46,7 +46,7 @@ class Ways:
         prediction = self.method(name).prediction
         if not getattr(prediction, "logits", True):
             raise errors.InputError(
-                f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Ask for its scores."
+                f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Use its scores."
             )
 
     def method(self, name: str) -> Method:
@@ -57,7 +57,9 @@ class Ways:
         if len(spelled) == 1 and spelled[0] in known:
             return self.methods[spelled[0]]
         if not known:
-            raise errors.InputError(f"Name the test {errors.shown(name)} when making the learner: tests='...'.")
+            raise errors.InputError(
+                f"This learner has no test {errors.shown(name)}. Name it when making one: tests='...'."
+            )
         raise errors.unknown("test of this learner", name, known)
 
     def notify(self, event: str, learner: "Learner") -> None:

@@ -52,7 +52,7 @@ def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, Replac
     """Put a passage in the place of a module's last Linear, or of the one called `head`; this changes the module."""
     kind = type(module).__name__
     if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
-        raise errors.InputError("This module is compiled. Pass it as it was before, with compile=True.")
+        raise errors.InputError("This module is compiled. Pass the original one, with compile=True.")
     layers = {n: m for n, m in module.named_modules(remove_duplicate=False) if isinstance(m, nn.Linear)}
     if any(isinstance(part, Passage) for part in module.modules()):
         raise errors.InputError(
@@ -125,7 +125,7 @@ def trial(
     if key not in found:
         raise errors.InputError(f"The output '{output}' of {kind} is not what its layer '{name}' passes on.")
     if passages and not _same_in_training(copied, arguments, key, passed):
-        raise HeadError(f"In training, {kind} returns something else before its logits. Let it return them first.")
+        raise HeadError(f"In training, {kind} returns something else before its logits. Make it return them first.")
     return key, found[key]
 
 

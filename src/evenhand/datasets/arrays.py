@@ -141,7 +141,7 @@ def _samples(name: str, x: Array) -> Array:
         x = x.transpose(0, 3, 1, 2)
     elif x.ndim == 4 and x.shape[3] == 4 and min(x.shape[1:3]) > 4:  # else 4 may well be the width
         must = "have one or three channels if these come last"
-        raise errors.wrong(f"The images of {name}", must, x.shape, "Of RGBA, keep x[..., :3].")
+        raise errors.wrong(f"The images of {name}", must, x.shape, "Of RGBA images, keep x[..., :3].")
     if x.ndim not in (2, 4) or not x.size:
         raise errors.wrong(f"The samples of {name}", "be vectors (n, d) or images (n, c, h, w)", x.shape)
     if x.dtype == np.uint8:
@@ -155,9 +155,9 @@ def _samples(name: str, x: Array) -> Array:
     if x.ndim == 4 and (floats.min() < 0 or floats.max() > 1):
         values = f"{floats.min():g} to {floats.max():g}"
         if x.dtype.kind == "f":
-            raise errors.wrong(f"Images of {name} as floats", "be in [0, 1]", values)
+            raise errors.wrong(f"The float images of {name}", "be in [0, 1]", values)
         # Not converted to uint8 here: only their owner knows whether 1 is white or nearly black.
-        raise errors.wrong(f"Images of {name} as whole numbers", "be uint8", f"{x.dtype}, {values}")
+        raise errors.wrong(f"The integer images of {name}", "be uint8", f"{x.dtype}, {values}")
     return floats
 
 

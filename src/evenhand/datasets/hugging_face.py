@@ -37,7 +37,7 @@ def read_hugging_face(path: Path, columns: str = "") -> RawData:
     """
     named = [name.strip() for name in columns.split(",")] if columns else []
     if columns and len(list(filter(None, named))) != 2:
-        raise errors.wrong("The --columns", "name those of images and labels, e.g. photo,animal", columns)
+        raise errors.wrong("--columns", "name the columns of images and labels, e.g. photo,animal", columns)
     splits: dict[str, list[Path]] = {}
     files = find_tables(path)
     for file in files:
@@ -133,5 +133,5 @@ def _column(file: Path, columns: list[str], features: dict[str, Any], kind: str,
     declared = [name for name in columns if features.get(name, {}).get("_type") == kind]
     if candidates := declared or [name for name in usual if name in columns]:
         return candidates[0]
-    then = "Name those of images and labels, e.g. --columns photo,animal."
+    then = "Name the columns of images and labels, e.g. --columns photo,animal."
     raise errors.InputError(f"{file} has no column of type {kind}. It has {', '.join(columns)}. {then}")

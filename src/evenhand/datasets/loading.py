@@ -64,7 +64,7 @@ def load(
     if not images and (size is not None or skip_bad):
         raise errors.InputError(f"--size and --skip-bad apply only to custom images (folder: and hf:), not to {name}.")
     if columns and kind != "hf":
-        raise errors.InputError(f"--columns applies only to data of Hugging Face (hf:), not to {name}.")
+        raise errors.InputError(f"--columns applies only to Hugging Face data (hf:), not to {name}.")
     if size is not None:
         errors.whole("The 'size' of images", size, 1, 4096)
     try:

@@ -48,7 +48,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     except OSError as error:
         raise errors.InputError(f"The {what} {path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise errors.InputError(f"The {what} {path} is not valid TOML: {errors.shown(str(error))}.") from None
+        raise errors.InputError(f"The {what} {path} is not valid TOML: {error}.") from None
 
 
 def parse(content: dict[str, Any]) -> Grid:
@@ -69,7 +69,7 @@ def _singular(fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         field = PLURALS.get(name, name)
         if name in COMMAND:
-            raise errors.InputError(f"'{name}' is an option of the command: evenhand grid FILE --{name} ...")
+            raise errors.InputError(f"'{name}' does not belong in a grid. Use evenhand grid FILE --{name} ...")
         if field not in Spec.model_fields and name != "preset":
             raise errors.unknown("field of a grid", name, [*Spec.model_fields, *PLURALS, *OTHERS])
         if field in singular:

@@ -226,8 +226,8 @@ class _Run:
         }
         if self.learner.method.parts("boundary") and not folder.spec.order.startswith("classes"):
             raise errors.InputError(
-                f"{folder.spec.method} needs to know where the classes of a stage end, which the order "
-                f"{folder.spec.order} does not define."
+                f"{folder.spec.method} needs to know where the classes of a stage end, which only the order classes "
+                f"tells. Got {folder.spec.order} instead."
             )
         self.position = 0
         self.lag = folder.spec.lag
@@ -327,7 +327,7 @@ class _Run:
                 changes = ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
                 raise errors.RunError(
                     f"The run {self.folder.path.name} cannot resume to the same bits: {changes}. "
-                    "Use --anyway to resume nevertheless, or remove its folder."
+                    "Use --anyway to resume it all the same, or remove its folder to start again."
                 )
             self.learner.load_state_dict(tensors, facts["learner"])
             self.watch.load_state_dict(tensors)

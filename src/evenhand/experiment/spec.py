@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, mod
 from evenhand import backbones, datasets, errors, streams
 from evenhand.core import registry
 from evenhand.core.method import Method
-from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings, default_views
+from evenhand.core.settings import DEFAULTS, LEARNER, PRESETS, RUN, Settings, check_views, default_views
 from evenhand.core.sizes import Sizes
 from evenhand.core.ways import Ways
 
@@ -68,8 +68,7 @@ class Spec(Settings, BaseModel):
     def _consistent(self) -> "Spec":
         for way in registry.ways(self.tests):
             registry.resolve(f"{self.method}+{way}")  # the name of its row; raises if the way does not fit the method
-        if (self.views == "none") != (self.augment == "none"):
-            raise errors.InputError(f"augment='{self.augment}' and views='{self.views}' contradict each other.")
+        check_views("run", self.augment, self.views)
         own = getattr(streams.resolve(self.order), "stages", None)
         if own == 1 and self.stages != 1:
             raise errors.wrong("The 'stages' of a run", f"be 1 in the order {self.order}", self.stages)

@@ -20,7 +20,7 @@ def select(
     """Restrict an item to some of its runs; runs without a memory belong to every size."""
     specs: Sequence[Spec] = item.specs
     if datasets:
-        _check(item, "data", datasets, [spec.data for spec in specs])
+        _check(item, "datasets", datasets, [spec.data for spec in specs])
         specs = [spec for spec in specs if spec.data in datasets]
     if memory:
         _check(item, "memory", memory, [spec.memory for spec in specs if not memoryless(spec)])
@@ -29,7 +29,7 @@ def select(
         wanted = [name if name in ORDERS else registry.canonical(name) for name in methods]
         listed = {(spec.data, _method(spec)) for spec in specs}
         names = {spec: _names(spec, listed) for spec in specs}
-        _check(item, "method", wanted, [_method(spec) for spec in specs], set().union(*names.values()))
+        _check(item, "methods", wanted, [_method(spec) for spec in specs], set().union(*names.values()))
         specs = [spec for spec in specs if not names[spec].isdisjoint(wanted)]
     chosen = item.model_copy(update={"specs": tuple(specs)})
     if seeds is None:
@@ -50,12 +50,12 @@ def with_tests(item: Item, tests: str) -> Item:
     return item.model_copy(update={"specs": tuple(dict.fromkeys(specs))})
 
 
-def _check(item: Item, field: str, wanted: Sequence[Any], values: Sequence[Any], more: Collection[Any] = ()) -> None:
+def _check(item: Item, option: str, wanted: Sequence[Any], values: Sequence[Any], more: Collection[Any] = ()) -> None:
     """Reject a value that no remaining run has."""
     for value in wanted:
         if value not in values and value not in more:
             known = ", ".join(map(str, dict.fromkeys(values)))
-            raise errors.wrong(f"The {field} of {item.slug}", f"be one of {known}", value)
+            raise errors.wrong(f"The --{option} of {item.slug}", f"be among {known}", value)
 
 
 def _names(spec: Spec, listed: Collection[tuple[str, str]]) -> set[str]:

@@ -32,7 +32,7 @@ Contents = dict[str, bytes]
 def run_on_cluster(queue: RunQueue, workers: int | None, threads: int) -> None:
     """Run the queue, at most `workers` specs at a time, each with `threads` CPUs."""
     if queue.options.track and not queue.options.shared:
-        raise errors.InputError("Tracking on a cluster needs a root that all nodes see. Use --shared if yours is.")
+        raise errors.InputError("Tracking on a cluster needs a root that all nodes see. If yours is one, use --shared.")
     ray = _connect(queue.options)
     mailbox = _mailbox(ray)
     remote = ray.remote(num_cpus=threads, num_gpus=queue.options.gpus, max_retries=0)(run_on_node)

@@ -79,7 +79,7 @@ def inventory(root: Path, with_results: bool = False) -> list[RunEntry]:
     if not paths:
         deeper = sorted({str(path.parent.parent) for path in root.glob("*/*/spec.json")})
         hint = f"There are some in {', '.join(deeper)}." if deeper else "Start one with evenhand run."
-        raise errors.RunError(f"There are no runs in {root}. {hint}")
+        raise errors.RunError(f"The folder {root} has no runs. {hint}")
     return [read_entry(path, with_result=with_results) for path in paths]
 
 

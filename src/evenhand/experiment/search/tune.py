@@ -214,7 +214,7 @@ def best(points: Sequence[Point]) -> Point:
     """The first point with the highest accuracy, of those that neither diverged nor were given up."""
     ended = [point for point in points if not point.diverged and not point.given_up]
     if not ended:
-        raise errors.RunError("All points diverged or were given up. Search other values.")
+        raise errors.RunError("All points diverged or were given up. Try other values.")
     return max(ended, key=lambda point: point.accuracy)
 
 
@@ -235,4 +235,4 @@ def _checked(outcome: Outcome, values: dict[str, Any]) -> Any:
         return None
     if outcome.cause == "stopped":
         raise Stopped(outcome.message)
-    raise errors.RunError(f"The search ends: {outcome.spec.key} with {spelled(values)} failed. {outcome.message}")
+    raise errors.RunError(f"The search stopped, as {outcome.spec.key} with {spelled(values)} failed. {outcome.message}")

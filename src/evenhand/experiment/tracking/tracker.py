@@ -89,7 +89,7 @@ class Tracker:
         self.threads = [thread for thread in self.threads if thread not in failed]
         for thread in failed:
             with suppress(Exception):  # not even a closed stderr may harm the run
-                self.say(f"Dropped tracking by {thread.sink}: {thread.failure}. metrics.jsonl is not affected.")
+                self.say(f"Stopped tracking with {thread.sink}: {thread.failure}. metrics.jsonl is not affected.")
 
 
 class _SinkThread(threading.Thread):
@@ -120,18 +120,18 @@ class _SinkThread(threading.Thread):
 def find_sink(name: str) -> Callable[[], Sink]:
     """The factory of a sink. The library behind it is not imported yet."""
     if name not in SINKS and ":" not in name:
-        raise errors.unknown("sink", name, SINKS)
+        raise errors.unknown("tracker", name, [*SINKS, "module:attribute"])
     if name in SINKS and not _installed(name):
         raise errors.InputError(
-            f"Tracking by {name} needs a library that is not installed: pip install 'evenhand[tracking]'."
+            f"Tracking with {name} needs a library that is not installed: pip install 'evenhand[tracking]'."
         )
     module, _, attribute = SINKS.get(name, name).partition(":")
     try:
         factory = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # the module may be the user's, so anything can happen
-        raise errors.InputError(f"The sink '{name}' cannot be loaded: {_reason(error)}.") from None
+        raise errors.InputError(f"The tracker '{name}' cannot be loaded: {_reason(error)}.") from None
     if not callable(factory):
-        raise errors.wrong(f"The sink '{name}'", "be a callable that returns a sink", factory)
+        raise errors.wrong(f"The tracker '{name}'", "be a class, or a function that returns a tracker", factory)
     return factory
 
 
