@@ -64,6 +64,13 @@ def test_values_reach_the_method_or_the_run(method, values, spec):
         ("uer", ["neck=maybe"], "The 'neck' of a run must be True or False"),
         *(("uer", [f"{name}=1,2"], f"'{name}' defines what is measured") for name in ("seed", "stages", "imbalance")),
         ("uer", ["tested=test,validation"], "'tested' defines what is measured, so it cannot be searched."),
+        ("gss", ["size=5,10"], "so it cannot be searched. For the parameter of gss, write gss.size."),
+        (
+            "uer+ema",
+            ["zz=1"],
+            "by_row, couple, decay, ema.by_row, ema.decay, iterations, keep_partial, lr, memory, neck",
+        ),
+        ("uer+ema", ["ema.method=1"], "There is no field to search called 'ema.method'."),
         ("uer", ["data=fashion-cut"], "'data' defines what is measured"),
         ("uer", ["order=iid"], "'order' defines what is measured"),
         ("uer", ["method=er,uer"], "'method' defines what is measured"),

@@ -85,7 +85,7 @@ def takes_whole(method: str, name: str) -> bool:
     if name in Spec.model_fields:
         return Spec.model_fields[name].annotation is int
     place, parameter = _taker(method, name)
-    return type(names.parameters(registry.terms(method)[place][0].build)[parameter]) is int
+    return type(registry.terms(method)[place][0].parameters[parameter]) is int
 
 
 def is_fixed(method: str, name: str) -> bool:
@@ -133,7 +133,7 @@ def _taker(method: str, name: str) -> tuple[int, str]:
     """Index of the term that takes a parameter, and the parameter; `uer.alpha` names one of several."""
     owner, _, parameter = name.rpartition(".")
     recipes = [recipe for recipe, _ in registry.terms(method)]
-    known = [(place, own) for place, recipe in enumerate(recipes) for own in names.parameters(recipe.build)]
+    known = [(place, own) for place, recipe in enumerate(recipes) for own in recipe.parameters]
     takers = [place for place, own in known if own == parameter and owner in ("", recipes[place].name)]
     if len(takers) > 1:
         example = f"{recipes[takers[0]].name}.{parameter}"

@@ -94,7 +94,9 @@ class Tuning:
         for name, value in values.items():
             if name in Spec.model_fields:
                 if name in FIXED:
-                    raise errors.InputError(f"'{name}' defines what is measured, so it cannot be searched.")
+                    own = [recipe.name for recipe, _ in registry.terms(method) if name in recipe.parameters]
+                    then = f" For the parameter of {own[0]}, write {own[0]}.{name}." if own else ""
+                    raise errors.InputError(f"'{name}' defines what is measured, so it cannot be searched.{then}")
                 fields[name] = value
             else:
                 method = with_value(method, name, value)
