@@ -78,6 +78,8 @@ def fetch(
     from evenhand import datasets, errors
 
     use_data_dir(data_dir)
+    if name == "fashion-cut":
+        raise errors.InputError(f"{name} comes with evenhand, so there is nothing to fetch.")
     if name not in datasets.SOURCES:
         raise errors.unknown("dataset to fetch", name, datasets.SOURCES)
     source = datasets.SOURCES[name]

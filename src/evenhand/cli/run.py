@@ -57,9 +57,9 @@ def run(
     numbers = [seed] if seed is not None else range(seeds or 1)
     specs = [Spec.make(settings.preset, method=name, seed=number, **fields) for name in methods for number in numbers]
     execution.check()
+    options = {"anyway": anyway, "track": trackers(track)}
     use_data_dir(settings.data_dir)
     load_missing(specs, root)
-    options = {"anyway": anyway, "track": trackers(track)}
     return conclude(execution.run(list(dict.fromkeys(specs)), root, **options), json)
 
 

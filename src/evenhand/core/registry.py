@@ -194,12 +194,16 @@ def tested(method: Method, text: str) -> Method:
 
 def ways(text: str) -> list[str]:
     """Split a comma-separated list of ways to test into their canonical names, sorted."""
-    found = sorted({canonical(way) for way in names.split(text) if way})
-    for way in found:
+    given, known = filter(None, names.split(text)), [name for name, recipe in recipes().items() if recipe.way]
+    found = set()
+    for way in given:
+        for name, _ in names.parse(way, like="ema, ema(decay=0.995) or ema+ncm"):
+            if ":" not in name and name not in known:  # of a function of one's own, only its recipe tells
+                raise errors.unknown("way to test", name, known)
         if trained := split(way)[0]:
-            known = [name for name, recipe in recipes().items() if recipe.way]
             raise errors.unknown("way to test", trained[0][0].name, known)
-    return found
+        found.add(canonical(way))
+    return sorted(found)
 
 
 def in_full(text: str, meant: Mapping[str, Mapping[str, Any]] | None = None) -> str:
