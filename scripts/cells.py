@@ -1,4 +1,4 @@
-"""Table 2 in short: UER, the best other method that was run and ER in each of its cells, and the paired differences."""
+"""A summary of Table 2: for each cell UER, the best other method that was run, ER, and the paired differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class Cell:
     Attributes
     ----------
     others
-        All rows but UER's.
+        All rows except UER's.
     averaged
-        The accuracy of UER tested with averaged weights, if it was.
+        The accuracy of UER tested with averaged weights, if available.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def best(self) -> ComparedRow | None:
-        """The best other method that was run: the one that UER leads least, by seed; the highest mean without UER."""
+        """The best other method: the one that UER leads least, paired by seed; without UER, the highest mean."""
         run = [row for row in self.others if row.estimate]
         leads = [(gap.mean, row) for row in run if (gap := paired(self.uer, row))]
         ranked = leads or [(-row.estimate.mean, row) for row in run if row.estimate]
@@ -92,9 +92,9 @@ def summary(found: Sequence[Cell]) -> str:
     above_all = [lead.mean > 0 for cell in run if (lead := cell.lead(cell.best))]
     differs = sum(cell.uer.flagged is True for cell in run)
     return (
-        f"UER has been run in {len(run)} of {len(found)} cells, in {several} with more than one seed. In the mean it "
-        f"ends above ER in {sum(above_er)} of {len(above_er)}, and above every other method that was run there in "
-        f"{sum(above_all)} of {len(above_all)}. Its own number differs from the paper's by more than chance explains "
+        f"UER has been run in {len(run)} of {len(found)} cells, {several} of them with more than one seed. On average "
+        f"it ends above ER in {sum(above_er)} of {len(above_er)}, and above every other method that was run there in "
+        f"{sum(above_all)} of {len(above_all)}. Its accuracy differs from the paper's by more than chance explains "
         f"in {differs or 'none'}."
     )
 

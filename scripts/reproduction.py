@@ -30,24 +30,24 @@ FINDINGS = PROJECT / "docs/reproduction/findings.toml"
 UNEXPLAINED = "not yet explained"
 HEADER = """# The paper, reproduced
 
-Every table and figure of the UER paper next to our own runs, first its Table 2 in short. `python
-scripts/reproduction.py` generates this page from the records in `results/paper`; only the notes below the titles, what
-follows the counts in plain words and the findings about rows that differ are written by hand.
+Every table and figure of the UER paper next to our own runs, starting with a summary of Table 2. `python
+scripts/reproduction.py` generates this page from the records in `results/paper`; only the notes below the titles, the
+text after the counts and the findings about rows that differ are written by hand.
 """
 READING = """## How to read this page
 
 *Paper* is the mean of ten runs, with half its 95 % interval if the paper prints one. *Ours* is the mean over our seeds,
 with half the 95 % interval of that mean (Student's t): very wide for two seeds, none for a single one. A row *differs*
 when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds and SD the paper's interval times
-sqrt(10)/2.262. Rows without a run are marked *not run*. Trials with one seed, compared with the paper and not kept,
-settled the views, the passes and ER-ACE's head ([the protocol](protocol.md)); nothing was tuned after that, and no seed
-that was run is left out. Averaged weights (`uer+ema`) are ours, not the paper's: the same training tested in another
-way ([one training, many tests](protocol.md#one-training-many-tests)).
+sqrt(10)/2.262. Rows without a run are marked *not run*. We chose the views, the passes and ER-ACE's head by one-seed
+trials, compared with the paper and not kept ([the protocol](protocol.md)); nothing was tuned after that, and no seed
+that was run is left out. Averaged weights (`uer+ema`) are our addition, not the paper's: the same training, tested in
+another way ([one training, many tests](protocol.md#one-training-many-tests)).
 """
 
 
 class Finding(BaseModel):
-    """A trial about a row that differs from the paper.
+    """A trial that investigates a row that differs from the paper.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Finding(BaseModel):
 
 
 class Findings(BaseModel):
-    """The content of findings.toml; the summary says in plain words what reproduces, what does not, and why."""
+    """The content of findings.toml; the summary states what reproduces, what does not, and why."""
 
     model_config = STRICT
 
@@ -155,8 +155,8 @@ def _overview(items: Sequence[Rendering]) -> str:
     hardware = next(rendering.item.time.hardware for rendering in items if rendering.item.source == "runs")
     return "\n".join(lines) + (
         f"\n\nTimes are for {hardware}. They were measured on CIFAR-100, with a core per run, for methods that cost as "
-        "much as ER, and estimated from the size of the images and C_D for all others; ASER and GSS take longer. Items "
-        "share runs: a finished run counts for every item that needs it.\n"
+        "much as ER, and estimated from image size and C_D for all others; ASER and GSS take longer. Items share runs: "
+        "a finished run counts for every item that needs it.\n"
     )
 
 
@@ -193,13 +193,13 @@ def _standings(results: Sequence[Result], items: Sequence[Rendering]) -> str:
         return "\n".join([*lines, "UER has not been run together with another method yet.\n"])
     lines.append(
         "UER against the best other method on the same stream with the same memory, measure by measure. Two methods "
-        "are compared seed by seed, on the seeds that both were run with; *not settled* means that the 95 % interval "
-        "of the difference includes zero. Less forgetting is better. Variants that were tried because a row differs "
-        "from the paper are listed [below](#rows-that-differ-from-the-paper) and not compared here.\n"
+        "are compared seed by seed, on the seeds that both have; *not settled* means that the 95 % interval of the "
+        "difference includes zero. Less forgetting is better. Variants that we tried because a row differs from the "
+        "paper are listed [below](#rows-that-differ-from-the-paper) and not compared here.\n"
     )
     for stream, verdicts in streams:
         lost = [f"{verdict.measure} ({', '.join(verdict.ahead)})" for verdict in verdicts if verdict.ahead]
-        summary = f"Others are better in {'; '.join(lost)}." if lost else "UER is the best in all measures."
+        summary = f"Others are better in {'; '.join(lost)}." if lost else "UER is best in all measures."
         heading, _, table = stream.table().markdown().partition(" (%)**")
         lines.append(f"{heading}**, {len(stream.groups)} methods. {summary}{table}")
         if behind := [f"after stage {stage} ({', '.join(ahead)})" for stage, ahead in stream.behind()]:
@@ -215,7 +215,7 @@ def _above_best(rendering: Rendering) -> str:
             best, above = found
             names = [f"{row.name} ({row.kind.format(gap, signed=True)})" for row, gap in above]
             verb = "ends" if len(names) == 1 else "end"
-            outcome = f"{'; '.join(names)} {verb} above it" if names else "it is the best too"
+            outcome = f"{'; '.join(names)} {verb} above it" if names else "it is also the best"
             lines.append(f"**{rendering.item.title}.** The paper's best row is {best.name}; here {outcome}.\n")
     return "\n".join(lines)
 
@@ -226,9 +226,9 @@ def _gains(table2: Rendering) -> str:
     if not tables:
         return "\n".join([*lines, "No other method has been run together with ER yet.\n"])
     lines.append(
-        "With the same seed, all methods see the same order of classes and start from the same weights, and a hard "
-        "order lowers them all. These tables therefore show the accuracies of Table 2 minus ER's: the paper's from its "
-        "means, without an interval, ours seed by seed.\n"
+        "With the same seed, all methods see the classes in the same order and start from the same weights, and a hard "
+        "order lowers them all. These tables therefore show the accuracies of Table 2 minus ER's: for the paper, from "
+        "its means, without an interval; for our runs, seed by seed.\n"
     )
     return "\n".join([*lines, *tables])
 
@@ -236,7 +236,7 @@ def _gains(table2: Rendering) -> str:
 def _differing(rows: Sequence[ComparedRow], findings: Sequence[Finding]) -> str:
     lines = ["## Rows that differ from the paper\n"]
     if not rows:
-        return "\n".join([*lines, "With the present seeds, no row differs by more than chance explains.\n"])
+        return "\n".join([*lines, "With the current seeds, no row differs by more than chance explains.\n"])
     for row in rows:
         number = row.kind.format
         memory = "" if row.memory is None else f", memory {row.memory}"
@@ -257,8 +257,8 @@ def _further(results: Sequence[Result]) -> str:
         return "\n".join([*lines, "Nothing has been run yet.\n"])
     lines.append(
         "Forgetting, anytime accuracy and worst-case accuracy, as [the protocol](protocol.md) defines them. These runs "
-        "shared their machine with others, so their times mean nothing; steps of all methods were timed separately "
-        "([results](../results/README.md#speed-of-all-methods)).\n"
+        "shared their machine with others, so their times are not meaningful; we timed the steps of all methods "
+        "separately ([results](../results/README.md#speed-of-all-methods)).\n"
     )
     return "\n".join([*lines, *(stream.further().markdown() for stream in standings(results))])
 

@@ -33,7 +33,7 @@ class Verdict:
     Attributes
     ----------
     ahead
-        The methods that are better than UER on the seeds that they share with it, best first.
+        The methods that beat UER on the seeds they share with it, best first.
     gap
         UER minus the best other method.
     sign
@@ -106,7 +106,7 @@ class Standings:
         return TextTable(f"{self.title} (%)", columns, tuple(rows))
 
     def further(self) -> TextTable:
-        """Measures that the paper does not have."""
+        """Measures that the paper does not report."""
         metrics = [percent(COMPARED[name][0]) for name in FURTHER]
         rows = [
             (group.label, *(_shown(group.estimate(metric)) for metric in metrics), str(len(group.runs)))
@@ -156,7 +156,7 @@ def gains(table: ComparedTable) -> TextTable | None:
 
 
 def paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
-    """One row minus another, seed by seed; None without a seed that both were run with."""
+    """One row minus another, seed by seed; None if they share no seed."""
     ours, theirs = (dict(zip(r.seeds, r.estimate.values, strict=True)) if r.estimate else {} for r in (row, base))
     return paired_difference(ours, theirs)
 

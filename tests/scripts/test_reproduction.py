@@ -86,7 +86,7 @@ def test_the_page_leads_with_all_cells_in_one_table(folder, tmp_path):
     er, gap = "9.9 ± 1.3 (17.6)", "+14.8 ± 0.0 (+7.0)"
     assert f"| CIFAR100, 1000 | 24.7 ± 1.3 (24.6) | 30.0 | ER {er} | {er} | {gap} | {gap} | 2 |" in lead
     assert (
-        "UER has been run in 1 of 12 cells, in 1 with more than one seed. In the mean it ends above ER in 1 of 1"
+        "UER has been run in 1 of 12 cells, 1 of them with more than one seed. On average it ends above ER in 1 of 1"
         in lead
     )
     assert "explains in none. It is so." in lead
