@@ -41,8 +41,9 @@ with half the 95 % interval of that mean (Student's t): very wide for two seeds,
 when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds and SD the paper's interval times
 sqrt(10)/2.262. Rows without a run are marked *not run*. We chose the views, the passes and ER-ACE's head by one-seed
 trials, compared with the paper and not kept ([the protocol](protocol.md)); nothing was tuned after that, and no seed
-that was run is left out. Averaged weights (`uer+ema`) are our addition, not the paper's: the same training, tested in
-another way ([one training, many tests](protocol.md#one-training-many-tests)).
+that was run is left out. Of a seed that was trained twice, on two processors, the page shows the first run ([the
+others](../results/README.md#paper-cifar-100-and-cifar-10-in-the-papers-setting)). Averaged weights (`uer+ema`) are our
+addition, not the paper's ([one training, many tests](protocol.md#one-training-many-tests)).
 """
 
 
