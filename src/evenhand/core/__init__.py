@@ -1,1 +1,1 @@
-"""The core: a method is a value of seven parts, and the learner is the only thing with state."""
+"""The core: a method is a value with seven parts; the learner holds all state."""

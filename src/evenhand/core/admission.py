@@ -1,4 +1,4 @@
-"""What enters a learner: checked samples and labels become batches, and new labels get a row of the head."""
+"""Admission: validate samples and labels, turn them into batches, and give new labels a row of the head."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ Checked = list[tuple[Tensor, Kind, list[Label]]]
 
 
 def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
-    """The batch of the stream, and a second one (x, y) to learn in place of a replay, if both can be learned."""
+    """Validate the stream's batch and, if given, a second one (x, y) to learn in place of a replay."""
     if second is not None and not (isinstance(second, tuple | list) and len(second) == 2):
         raise errors.wrong("The 'second' batch", "be a pair (x, y)", second)
     pairs = [_learnable(learner, *pair) for pair in (first, second) if pair is not None]
@@ -36,27 +36,27 @@ def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
 
 
 def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
-    """Checked samples and labels as batches with their views; new classes get a row."""
+    """Turn checked samples and labels into batches with their views; new classes get a row of the head."""
     kind = pairs[0][1]
     if learner.kind is None:
         fit(learner.network, pairs[0][0], kind)
     learner.kind = learner.memory.kind = kind
     purposes = ("augment/stream", "augment/replay")
-    registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # all rows before any view
+    registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # add all rows before drawing any view
     batch, *others = [learner.viewed(batch, purpose) for batch, purpose in zip(registered, purposes, strict=False)]
     return batch, others[0] if others else None
 
 
 def fit(network: Network, x: Tensor, kind: Kind) -> None:
-    """Tell a network how it takes samples of this kind, and where the features are in what its trunk returns."""
+    """Tell a network how to unpack samples of this kind, and where its trunk's output holds the features."""
     network.output = network.check_sample(unit(x[:1]).to(network.head.weight.device), kind.columns)
     network.columns = kind.columns
 
 
 def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
-    """Samples of the kind seen before; the first ones must fit the network."""
+    """Samples as a tensor, and their kind; all must match the first ones, which must fit the network."""
     known = learner.kind
-    if known is not None and known.columns and isinstance(x, Mapping):  # in the order of the first ones
+    if known is not None and known.columns and isinstance(x, Mapping):  # in the order of the first samples
         order = [name for name, *_ in known.columns]
         x = {name: x[name] for name in order} if set(x) == set(order) else x
     names = inputs.names(x)
@@ -81,7 +81,7 @@ def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
 
 
 def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[Label]]:
-    """Samples and labels that can be learned."""
+    """Validate samples and labels for learning."""
     if learner.network.rows != max(len(learner.labels), learner.rows):
         raise errors.wrong("The network of a new learner", "have a head without rows", f"{learner.network.rows} rows")
     tensor, kind = samples(learner, x)
@@ -101,7 +101,7 @@ def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[L
 
 
 def registered_batch(learner: "Learner", x: Tensor, found: Sequence[Label]) -> Batch:
-    """The batch of checked samples, whose new classes now have a row."""
+    """Register new classes, and return the checked samples as a batch."""
     register(learner, found)
     rows = torch.tensor([learner.row_of[labels.key(label)] for label in found], device=learner.device)
     return Batch(x.to(learner.device), rows)
@@ -119,7 +119,7 @@ def register(learner: "Learner", found: Sequence[Label]) -> None:
 
 @torch.no_grad()
 def keep(learner: "Learner", found: Sequence[Label]) -> None:
-    """Begin with the classes of the layer that the head replaces: its rows, and their labels."""
+    """Start with the classes of the layer that the head replaces: copy its rows and register their labels."""
     layer = learner.network.replaced.layer if learner.network.replaced else None
     if layer is None or len(found) != layer.out_features or len(set(found)) < len(found):
         must = "name each row of the layer that the head replaces"

@@ -2,7 +2,7 @@
 
 Images are floats in [0, 1], (n, c, h, w) with one or three channels, and keep their shape.
 
-    crop    shift by up to 4 pixels over a black border, flip half of them
+    crop    shift by up to 4 pixels over a black border, flip with p = .5
     scr     resized crop (area 0.2-1, ratio 3/4-4/3), flip, colour jitter (.4, .4, .4, .1) with p = .8, grey with p = .2
 """
 
@@ -35,7 +35,7 @@ def scr(x: Tensor, generator: Generator) -> Tensor:
 
 
 def resized_crop(x: Tensor, generator: Generator) -> Tensor:
-    """Cut out a random box, scale it to the full size by bilinear interpolation, flip half of them.
+    """Cut out a random box, scale it to the full size by bilinear interpolation, and flip half of the images.
 
     A box has an area of 0.2-1 of the image and a ratio of 3/4-4/3. The first of ten tries that fits into the image is
     used, or the whole image if none does.
@@ -56,7 +56,7 @@ def resized_crop(x: Tensor, generator: Generator) -> Tensor:
 
 
 def jitter(x: Tensor, generator: Generator) -> Tensor:
-    """Jitter brightness, contrast, saturation and hue of 80 %, then turn 20 % grey.
+    """Jitter brightness, contrast, saturation and hue of 80 % of the images, then turn 20 % grey.
 
     Each sample has its own strengths; the order of the four is drawn once per call. Images with one channel get only
     brightness and contrast.
@@ -99,7 +99,7 @@ def saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def hue(x: Tensor, turn: Tensor) -> Tensor:
-    """Turn the hue of HSV by a fraction of the circle; value and chroma stay."""
+    """Rotate the HSV hue by a fraction of the circle; value and chroma stay the same."""
     r, g, b = x.unbind(1)
     value, low = x.amax(1), x.amin(1)
     chroma = value - low
@@ -128,7 +128,7 @@ def _flipped(columns: Tensor, generator: Generator) -> Tensor:
 
 
 def _resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Read every image at fractional rows (n, h) and columns (n, w), black outside, by two matrix products.
+    """Sample every image at fractional rows (n, h) and columns (n, w), black outside, with two matrix products.
 
     The weight of source pixel i for position p is the hat function max(0, 1 - |p - i|), which is linear interpolation.
     """
@@ -138,7 +138,7 @@ def _resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def own(x: Tensor, augment: Callable[[Tensor], Tensor], generator: Generator) -> Tensor:
-    """Augment by a function of the user's, which draws from torch's global generator."""
+    """Augment with the user's own function, which draws from torch's global generator."""
     with as_global(generator):
         augmented = augment(x.clone())
     if not isinstance(augmented, Tensor) or augmented.shape != x.shape:

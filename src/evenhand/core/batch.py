@@ -78,7 +78,7 @@ class Losses:
     keep: Mapping[str, Tensor] = field(default_factory=dict)
 
     def detached(self) -> "Losses":
-        """The values alone, without the graph that led to them and without what is stored."""
+        """The loss values alone, without their graph and without the columns to store."""
         learning, replaying = (None if loss is None else loss.detach() for loss in (self.learning, self.replaying))
         return Losses(learning, replaying)
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound="Learner")
 FORMAT = 2  # raise it when an older version can no longer read what this one writes
 SETTINGS = (*(name for name in LEARNER if name != "memory"), "rows")
-GIVEN = ("augment", "optimizer", "schedule")  # may be functions of the user's, which cannot be saved
-MEANT = {"ema": {"decay": 0.99, "by_row": False}}  # before `tests` were saved in full
+GIVEN = ("augment", "optimizer", "schedule")  # may be the user's functions, which cannot be saved
+MEANT = {"ema": {"decay": 0.99, "by_row": False}}  # defaults from before `tests` were saved in full
 MISFIT = "The saved weights do not fit this network. Build it as it was when it was saved."
 OPTIONS = (*GIVEN, "on_step", "compile", "precision", "device", "store")
 
 
 def facts(learner: "Learner") -> dict[str, Any]:
-    """Everything except tensors, as JSON: method, settings, labels, steps, and what wrote it."""
+    """Everything except tensors, as JSON: method, settings, labels, steps, and the versions that wrote it."""
     network, trunk = learner.network, learner.network.trunk
     settings = {name: getattr(learner, name) for name in SETTINGS}
     return {
@@ -69,7 +69,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
 
 
 def _optimizer(learner: "Learner") -> dict[str, Any]:
-    """What the optimizer knows besides tensors, and the options of its groups as far as JSON returns them unchanged."""
+    """The optimizer's state except tensors, and the options of its groups that JSON can hold."""
     state, groups = learner.optimization.state().items(), learner.optimization.options()
     return {
         "values": {name: through_json(f"optimizer/{name}", v) for name, v in state if not isinstance(v, Tensor)},
@@ -93,7 +93,7 @@ def tensors(learner: "Learner") -> dict[str, Tensor]:
 
 
 def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Take over the tensors and the facts of another learner; every label must have its row already."""
+    """Load the tensors and facts of another learner; every label must already have its row."""
 
     def below(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
@@ -117,7 +117,7 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
 
 
 def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Mapping[str, Any]) -> L:
-    """The learner that was saved to a file, by itself or as part of a run."""
+    """Load a learner from a file, saved by itself or as part of a run."""
     for option in options:
         if option not in OPTIONS:
             raise errors.unknown("option of load", option, OPTIONS)
@@ -144,7 +144,7 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
                     f"{path} was saved with {name}='{facts['settings'][name]}', which stays. Leave out {name}=..."
                 )
         if callable(settings.get("optimizer")):
-            del settings["lr"]  # which is that of the optimizer
+            del settings["lr"]  # the optimizer has its own
         learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
         try:
             learner.load_state_dict(tensors, facts)
@@ -172,8 +172,8 @@ def _method(path: str | Path, facts: Mapping[str, Any]) -> Method:
 
 
 def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | None) -> Network:
-    """The network of a saved learner, before its weights: the user's module, or one of our backbones built again."""
-    with seeded(0, "load"):  # the weights are overwritten; the global generator must not move
+    """The network of a saved learner, without its weights: the user's module, or one of our backbones, rebuilt."""
+    with seeded(0, "load"):  # the weights will be overwritten; the global generator must not advance
         if module is None:
             if shape["backbone"] is None:
                 raise errors.InputError(

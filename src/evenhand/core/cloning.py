@@ -1,4 +1,4 @@
-"""Cloning: a copy of any module, and its values brought up to date later."""
+"""Cloning: copy any module, and update the copy later."""
 
 import copy
 from collections import OrderedDict
@@ -11,14 +11,14 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def cloned(module: M, memo: dict[int, Any] | None = None) -> M:
-    """A copy of a module with tensors of its own.
+    """A copy of a module with its own tensors.
 
     Unlike `copy.deepcopy` it also copies modules that hold activations, locks or weights computed from others: tensors
     are detached, and what cannot be copied is shared.
     """
     memo = {} if memo is None else memo
     if isinstance(module, torch.jit.ScriptModule):
-        with torch.no_grad():  # or its parameters would remember where they come from
+        with torch.no_grad():  # otherwise its parameters would keep a graph
             return copy.deepcopy(module, memo)
     if id(module) not in memo:
         memo[id(module)] = made = module.__new__(type(module))
@@ -46,14 +46,14 @@ def _cloned(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def tensors(module: nn.Module) -> list[Tensor]:
-    """All parameters and buffers, in the order of the modules; tied ones as often as they occur."""
+    """All parameters and buffers, in the order of the modules; tied ones are repeated."""
     found = [tensor for part in module.modules() for tensor in (*part._parameters.values(), *part._buffers.values())]
     return [tensor for tensor in found if tensor is not None]
 
 
 @torch.no_grad()
 def refresh(copied: nn.Module, module: nn.Module) -> bool:
-    """Give a copy the values that the module has now; False if the two no longer have the same tensors."""
+    """Update a copy to the module's current values; False if their tensors no longer match."""
     old, new = tensors(copied), tensors(module)
     if len(old) != len(new) or any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(old, new, strict=True)):
         return False

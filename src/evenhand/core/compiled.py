@@ -1,4 +1,4 @@
-"""A compiled trunk: the same arithmetic in fewer passes over memory, by torch.compile."""
+"""A compiled trunk: the same arithmetic in fewer passes over memory, with torch.compile."""
 
 import os
 import shutil
@@ -14,11 +14,11 @@ from evenhand.core.batch import Batch
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
 
-WORTH = 2000  # steps that pay for the minute of compiling
+WORTH = 2000  # steps after which the minute of compiling pays off
 
 
 class Compiled:
-    """A trunk that is compiled when it is first used, for the shape of that first input.
+    """A trunk that is compiled at its first use, for the shape of that input.
 
     The graph is static, so that a resumed run uses the same kernels. They are cached on disk, so the next run with the
     same network need not wait.
@@ -37,7 +37,7 @@ class Compiled:
         return self._run(*inputs, **named)
 
     def serves(self, learner: "Learner", batches: Sequence[Batch | None]) -> bool:
-        """Whether this joint pass has the shape to compile for, a batch with its full replay, and uses this trunk.
+        """Whether this joint pass uses this trunk and has the shape to compile for: a batch with its full replay.
 
         A replay may be short until the memory has filled up; a scratch copy of the network has another trunk.
         """
@@ -47,9 +47,9 @@ class Compiled:
 
 
 def worth(trunk: nn.Module, steps: int) -> bool:
-    """Whether compiling pays: a network of convolutions, a long run, and a compiler to do it with.
+    """Whether compiling pays off: it takes a convolutional network, a long run and a C++ compiler.
 
-    With a single thread it gains nothing: the convolutions, which compiling leaves alone, take nearly all of the time.
+    With a single thread it gains nothing: the convolutions, which compiling leaves alone, take nearly all the time.
     """
     convolutions = any(isinstance(module, nn.Conv2d) for module in trunk.modules())
     several = torch.get_num_threads() > 1 or torch.cuda.is_available()

@@ -22,7 +22,7 @@ class Copies:
         return copied
 
     def fold(self, name: Hashable, network: Network) -> Network:
-        """Copy the network to predict with it, with batch normalisation folded into the convolutions."""
+        """Copy the network for predictions, with batch normalisation folded into the convolutions."""
         copied = self._kept.get(name)
         if copied is None or copied.rows != network.rows or not backbones.refold(copied, network):
             copied = cloned(network).eval().in_precision("fp32").requires_grad_(False)

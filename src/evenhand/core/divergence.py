@@ -7,7 +7,7 @@ from evenhand import errors
 
 
 class DivergenceGuard:
-    """Records every loss and gradient before the weights follow it, and raises if one was not finite.
+    """Records every loss and gradient norm before the update, and raises if one was not finite.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class DivergenceGuard:
         self._last: tuple[int, Tensor, Tensor] | None = None
 
     def record(self, step: int, loss: Tensor, norm: Tensor) -> None:
-        """Record a loss and the norm of its gradient, and check if it is time to."""
+        """Record a loss and the norm of its gradient, and check them if it is time."""
         diverged = ~torch.isfinite(loss + norm)
         self._diverged = diverged if self._diverged is None else self._diverged | diverged
         self._last = step, loss, norm

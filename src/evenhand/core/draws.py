@@ -1,4 +1,4 @@
-"""Random draws from generators that belong to one purpose each, never from torch's global one."""
+"""Random draws: one generator per purpose, never torch's global one."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 def generator(seed: int, purpose: str) -> Generator:
     """Return the generator of one purpose, e.g. "retrieval".
 
-    Its stream depends only on seed and purpose, so two methods with the same seed stay paired in everything else when
-    one of them draws more.
+    Its stream depends only on seed and purpose, so two methods with the same seed stay paired in everything else even
+    if one of them draws more.
     """
     return Generator().manual_seed(_seed(seed, purpose))
 

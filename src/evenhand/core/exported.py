@@ -46,7 +46,7 @@ class Classifier(nn.Module):
 
 
 def exported(learner: "Learner", test: str) -> Classifier:
-    """The module that answers as the learner does now, by the method's own test or one of `tests`."""
+    """A module that predicts as the learner does now, with the method's own test or one of `tests`."""
     method = learner.ways.method(test)
     if parts.IDS.get(type(method.prediction)) not in LINEAR or not getattr(method.prediction, "persist", True):
         raise errors.InputError(

@@ -1,4 +1,4 @@
-"""Operations: what a step costs without a clock."""
+"""FLOPs: the cost of a step, independent of the clock."""
 
 from collections.abc import Callable
 

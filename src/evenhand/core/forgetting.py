@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def remember(learner: "Learner", x: Any, y: Any) -> None:
-    """Offer samples to the memory, with whatever the method stores beside them."""
+    """Offer samples to the memory, with whatever else the method stores for them."""
     with learner.snapshots.turn:
         pairs = admission.checked(learner, (x, y), None)
         with learner.snapshots.step(learner), as_global(learner.generators["network"]), torch.enable_grad():
@@ -44,7 +44,7 @@ def forget(learner: "Learner", label: Label, where: Callable[[Any], Tensor] | No
 
 
 def _chosen(answers: Any, count: int) -> Tensor:
-    """What a function of the user's has said of `count` samples, as booleans."""
+    """What the user's function returned for `count` samples, as booleans."""
     try:
         mask = torch.as_tensor(answers)
     except (TypeError, ValueError, RuntimeError):

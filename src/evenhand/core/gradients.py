@@ -1,4 +1,4 @@
-"""Gradients besides those of the step itself: virtual steps, and the gradients of single samples."""
+"""Gradients other than those of the step itself: virtual steps, and gradients of single samples."""
 
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that learn; those of a frozen layer do not."""
+    """The parameters that are not frozen."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def virtual_step(learner: "Learner", batch: Batch) -> None:
-    """Take a step of SGD on the stream's batch alone, by the method's own objective on the views that will be learned.
+    """Take an SGD step on the stream's batch alone, by the method's own objective on the views that will be learned.
 
     Call it within `learner.scratch_copy()`, so that only the weights and running statistics of a copy change.
     """
@@ -36,7 +36,7 @@ def virtual_step(learner: "Learner", batch: Batch) -> None:
 
 
 def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
-    """The gradient of each sample's cross-entropy over all parameters, in eval mode, (n, parameters)."""
+    """The gradient of each sample's cross-entropy with respect to all parameters, in eval mode, (n, parameters)."""
     network, couple = learner.eval_copy(), learner.method.scoring.couple
 
     def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
 
 
 def batch_gradient(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
-    """The gradient of a batch's mean cross-entropy over all parameters, in eval mode, (parameters,)."""
+    """The gradient of a batch's mean cross-entropy with respect to all parameters, in eval mode, (parameters,)."""
     network, couple = learner.eval_copy(), learner.method.scoring.couple
     loss = _mixed(network(unit(batch.x), [form for form, _ in mix], couple), batch.y, mix)
     gradients = torch.autograd.grad(loss, list(_parameters(network, live=True).values()), materialize_grads=True)
@@ -60,6 +60,6 @@ def _mixed(logits: list[Tensor], y: Tensor, mix: Mix) -> Tensor:
 
 
 def _parameters(network: Network, live: bool = False) -> dict[str, Tensor]:
-    """The parameters that classify and learn: all except those of further modules and frozen layers."""
+    """The trainable parameters of the classifier: all except those of extra modules and frozen layers."""
     named = {name: p for name, p in network.named_parameters() if p.requires_grad and not name.startswith("extra.")}
     return dict(named) if live else {name: p.detach() for name, p in named.items()}

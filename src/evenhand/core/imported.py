@@ -1,4 +1,4 @@
-"""Methods of a user's own module: the function that `module:function` names, and its faults in one sentence."""
+"""Methods from a user's own module: import `module:function`, and report its faults in one sentence."""
 
 import importlib
 import inspect
@@ -11,11 +11,11 @@ from evenhand.core.method import Method
 
 
 def imported(name: str) -> Callable[..., Method]:
-    """The function that module:function names; whatever it or its module raises becomes an error for users."""
+    """Import the function called module:function; whatever it or its module raises becomes an `EvenhandError`."""
     module, _, attribute = name.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)
-        inspect.signature(made)  # raises unless it can be called by name
+        inspect.signature(made)  # raises if it cannot be called
     except Exception as error:  # the module may raise anything
         raise _unusable(name, error) from None
 

@@ -1,4 +1,4 @@
-"""What a user passes to a learner, as plain tensors and values, or an error that says what is wrong."""
+"""User input as plain tensors and values, or an error that says what is wrong."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ from evenhand.core.packing import Columns, pack
 
 
 class Kind(NamedTuple):
-    """What all samples of a learner have in common: the name of their type, and the shape of one.
+    """What all samples of a learner have in common: the name of their dtype, and the shape of one.
 
-    Samples of several tensors are rows of bytes, with their `columns`. Rows of a DataFrame have its `names`.
+    Samples of several tensors are packed into rows of bytes, with `columns`; `names` are a DataFrame's.
     """
 
     dtype: str
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
 
 def names(x: Any) -> list[str] | None:
-    """The names of the columns of a DataFrame, if they tell them apart."""
+    """The column names of a DataFrame, if they are unique."""
     found = list(map(str, x.columns)) if hasattr(x, "iloc") and hasattr(x, "columns") else []
     return found if found and len(set(found)) == len(found) else None
 
@@ -70,7 +70,7 @@ def _samples(x: Any, dimensions: int = 2) -> Tensor:
 
 
 def _tensor(x: Any) -> Tensor:
-    """Tensors, arrays, DataFrames, and lists of numbers, tensors, arrays or images."""
+    """Convert arrays, DataFrames, and lists of numbers, tensors, arrays or images to a tensor."""
     if isinstance(x, Tensor):
         return x
     if hasattr(x, "iloc"):  # a DataFrame
@@ -100,19 +100,19 @@ def _tensor(x: Any) -> Tensor:
 
 
 def _is_image(x: Any) -> bool:
-    """Whether this is an image of Pillow."""
+    """Whether this is a Pillow image."""
     return hasattr(x, "getbands")
 
 
 def bounded(images: Tensor) -> None:
-    """Refuse floats outside [0, 1], which augmentations, edits and conditions would clip."""
+    """Reject floats outside [0, 1], which augmentations, edits and conditions would clip."""
     if images.is_floating_point() and (images.amin() < 0 or images.amax() > 1):
         extent = f"{images.amin():g} to {images.amax():g}"
         raise errors.InputError(f"Images to augment or change must be uint8 or floats in [0, 1]. Got {extent} instead.")
 
 
 def device(name: str) -> torch.device:
-    """The torch device of this name; "auto" takes a GPU if there is one."""
+    """The torch device of this name; "auto" uses a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

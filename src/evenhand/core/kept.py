@@ -1,4 +1,4 @@
-"""What the parts of a method keep between steps: tensors, copies of the network and JSON values, each by a name."""
+"""What the parts of a method keep between steps, by name: tensors, copies of the network and JSON values."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ from evenhand.core.network import Network
 
 
 class Kept(UserDict[str, Any]):
-    """A dict that is saved and restored with its learner, to the bit.
+    """A dict that is saved and restored with its learner, bit for bit.
 
     Assigning stores a copy: of a tensor, of a `Network` (in evaluation mode and without gradients), or of a value that
     JSON returns unchanged.
@@ -34,7 +34,7 @@ class Kept(UserDict[str, Any]):
             self.data[name] = through_json(name, value)
 
     def follow(self, other: "Kept") -> None:
-        """Take over everything that another one holds, in the tensors that are here already as far as they fit."""
+        """Copy everything that another one holds, reusing the networks that are already here where they fit."""
         for name in self.keys() - other.keys():
             del self[name]
         for name, value in other.items():
@@ -57,7 +57,7 @@ class Kept(UserDict[str, Any]):
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor], facts: Mapping[str, Any], network: Network) -> None:
-        """Take over what `state_dict` and `facts` returned; `network` is the learner's own."""
+        """Load what `state_dict` and `facts` returned; `network` is the learner's own."""
         self.clear()
         self.update(facts["values"])
         for name in facts["networks"]:
@@ -70,7 +70,7 @@ class Kept(UserDict[str, Any]):
 
 
 def through_json(name: str, value: Any) -> Any:
-    """A copy of a value that JSON returns unchanged; anything else is an error."""
+    """A copy of a value, by way of JSON; raises if JSON does not return it unchanged."""
     try:
         copied = json.loads(json.dumps(value))
     except (TypeError, ValueError):
@@ -82,7 +82,7 @@ def through_json(name: str, value: Any) -> Any:
 
 
 def _load(network: Network, state: Mapping[str, Tensor]) -> None:
-    """Load tensors that may have other shapes: a kept network has as many rows as there were classes at the time."""
+    """Load tensors that may have other shapes: a kept network has as many rows as there were classes then."""
     for name, tensor in network.state_dict(keep_vars=True).items():
         if name in state and tensor.shape != state[name].shape:
             tensor.data = tensor.new_empty(state[name].shape)

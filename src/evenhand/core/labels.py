@@ -1,4 +1,4 @@
-"""Labels as plain Python values, each spelled in one way, or an error that says what is wrong."""
+"""Labels as plain Python values, each with one spelling, or an error that says what is wrong."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def plain(y: Any, count: int) -> list[Label]:
 
 
 def label(value: Any) -> Label:
-    """One label as plain Python: tuples instead of lists, and 1 instead of 1.0, which are one label."""
+    """One label as plain Python: tuples instead of lists, and 1 instead of 1.0, which are the same label."""
     if isinstance(value, Tensor):
         value = _array(value)
     if isinstance(value, np.ndarray):
@@ -43,21 +43,21 @@ def label(value: Any) -> Label:
         value = value[()]
     if isinstance(value, np.floating) and value.dtype.itemsize < 8 and not float(value).is_integer():
         value = float(str(value))  # 0.1 in any precision is 0.1
-    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates, which would become numbers
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # not dates, which would become numbers
         value = value.item()
     if isinstance(value, list | tuple):
         return tuple(label(item) for item in value)
     if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise errors.wrong("A label", "be a string, a number, a boolean or a tuple of these", value)
     if isinstance(value, str):
-        return str.__str__(value)  # not the member of an Enum, which no file could hold
+        return str.__str__(value)  # not a member of an Enum, which cannot be saved
     if isinstance(value, float) and not value.is_integer():
         return float(value)
     return value if isinstance(value, bool) else int(value)
 
 
 def _array(y: Tensor) -> Any:
-    """A tensor as an array of the same precision; numpy has no bfloat16."""
+    """A tensor as an array; bfloat16, which numpy lacks, becomes float32."""
     return (y.float() if y.dtype == torch.bfloat16 else y).detach().cpu().numpy()
 
 
@@ -76,7 +76,7 @@ def key(label: Label) -> str:
 
 
 def check_alike(found: Iterable[Label], known: Sequence[Label], keys: Container[str]) -> None:
-    """Raise if a new label equals another one without being the same, as True equals 1; `keys` are the known ones'."""
+    """Raise if a new label equals a different one, as True equals 1; `keys` are those of the known labels."""
     if new := [label for label in found if key(label) not in keys]:
         spelled: dict[Label, Label] = {}
         for label in (*known, *new):

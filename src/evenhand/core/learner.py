@@ -34,46 +34,46 @@ PURPOSES = ("head", "extra", "network", "retrieval", "storage", "augment/stream"
 class Learner(Learning):
     """Learns a stream batch by batch with a small memory of the past, and predicts at any time.
 
-    Any number of threads may call it. They learn one after the other; predictions are those of the last complete step
-    and do not wait for the next one. Whatever fails, Ctrl-C included, leaves the learner as it was.
+    Any number of threads may call it. Steps run one at a time; predictions come from the last complete step and never
+    wait for the next one. A failed step, even one stopped by Ctrl-C, leaves the learner unchanged.
 
     Parameters
     ----------
     network
         Any module that ends in a Linear, one of our backbones, or a `Network` (see `Network.of`). It learns in training
-        mode, whatever mode it is put into; parameters without `requires_grad` stay frozen, and modules that have only
-        such parameters and are in evaluation mode now stay in it.
+        mode, even if you call `eval()`; parameters without `requires_grad` stay frozen, and modules that have only such
+        parameters and are in evaluation mode now stay in that mode.
     method
         A name such as "uer" or "uer(alpha=0.3)", or a `Method`.
     {settings}
     augment
-        Augmentation of stream and replay: none, crop, scr, or a function from inputs to inputs of the same shape, whose
-        draws from torch's global generator are seeded here.
+        Augmentation of stream and replay: none, crop, scr, or a function that returns inputs of the same shape, whose
+        draws from torch's global generator are seeded.
     optimizer
         "sgd", "adam", "adamw" or "rmsprop", with parameters: "sgd(momentum=0.9, weight_decay=1e-4)"; or a function that
         takes the parameters and returns a torch optimizer, which then has its own learning rate.
     schedule
         How the learning rate changes by step: "warmup(steps=100)+cosine(steps=5000)", "linear", "stairs(every=1000,
-        factor=0.5)"; or a function from the number of a step to a factor.
+        factor=0.5)"; or a function that maps the step number to a factor.
     clip
-        Limit of the gradient's norm.
+        Maximum gradient norm.
     head
-        The name of the Linear that classifies, if it is not the last one in the module.
+        The name of the Linear to replace, if it is not the last one in the module.
     keep
-        The labels of the rows of that Linear, to go on from a trained classifier; by default the head starts empty.
+        One label per row of that Linear, to continue from a trained classifier; by default the head starts empty.
     output
-        Where a module that returns a tuple or a dict has its logits; by default that is found.
+        Where to find the logits in a tuple or dict that the module returns; by default they are found.
     rows
         Number of rows that the head starts with. The softmax runs over all of them, seen or not; by default it runs
-        over the classes seen so far. Either way new classes grow the head.
+        over the classes seen so far. Either way, the head grows when it runs out of rows.
     on_step
-        A function that gets the record of every step, e.g. to log it.
+        A function that is called with the record of every step, e.g. to log it.
     compile
-        Speed up the trunk with torch.compile. This takes about a minute once, and wants batches of one size.
+        Speed up the trunk with torch.compile. This takes about a minute once, and works best with batches of one size.
     device
-        A torch device; "auto" takes a GPU if there is one.
+        A torch device; "auto" uses a GPU if there is one.
     store
-        Where the memory is kept, e.g. "cpu" beside a model on a GPU; by default where the model is.
+        Where to keep the memory, e.g. "cpu" for a model on a GPU; by default on the model's device.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Learner(Learning):
         self.method = registry.resolve(method) if isinstance(method, str) else method
         if not isinstance(self.method, Method):
             raise errors.wrong("The 'method' of a learner", "be a name or a Method", method)
-        self.method.to_json()  # a method that cannot be saved says so now
+        self.method.to_json()  # raises now if the method cannot be saved
         self.device = inputs.device(device)
         memory, replay, lr, iterations, seed, rows = map(plain, (memory, replay, lr, iterations, seed, rows))
         self.replay, self.iterations, self.seed = replay, iterations, seed
@@ -142,7 +142,7 @@ class Learner(Learning):
         self.on_step = on_step
         self.memory = Memory(memory, inputs.device(store or device), self.device)
         self.ways = Ways(self.method, tests)
-        for part in self.method.parts("views"):  # what a part requires wins over the settings
+        for part in self.method.parts("views"):  # what a part requires overrides the settings
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment
         for part in self.method.parts("passes"):
             self.passes = part.passes
@@ -186,7 +186,7 @@ class Learner(Learning):
         second: tuple[Any, Any] | None = None,
         predict: bool = False,
     ) -> Observation:
-        """Learn one batch of the stream, completely or, if that fails, not at all.
+        """Learn one batch of the stream; if that fails, the learner stays unchanged.
 
         Parameters
         ----------
@@ -196,9 +196,9 @@ class Learner(Learning):
         y
             Their n labels; a new one grows the head.
         second
-            A second batch (x, y) to learn in place of a replay, as the order iid++ has it; nothing is stored then.
+            A second batch (x, y) to learn in place of a replay, as in the order iid++; nothing is stored then.
         predict
-            Also predict the samples before learning them, and count how often that was right: see `accuracy`.
+            Also predict the samples before learning them, and count the correct predictions: see `accuracy`.
         """
         with self.snapshots.turn:
             pairs = admission.checked(self, (x, y), second)
@@ -220,7 +220,7 @@ class Learner(Learning):
 
     @property
     def accuracy(self) -> float | None:
-        """The share of samples that were predicted rightly before they were learned, by `observe(predict=True)`."""
+        """The share of samples that `observe(predict=True)` predicted correctly before learning them."""
         return self.prequential.right / self.prequential.asked if self.prequential.asked else None
 
     def predict(self, x: Any, *, test: str = "") -> list[Label]:
@@ -235,7 +235,7 @@ class Learner(Learning):
     def predict_proba(self, x: Any, *, test: str = "") -> Tensor:
         """The probability of each label for each sample, (n, labels): the softmax of the scores.
 
-        A nearest class mean compares similarities, which are no logits: there are no probabilities then.
+        Raises for a nearest class mean, whose scores are similarities, not logits.
         """
         self.ways.check_probable(test)
         return self.scores(x, test=test).softmax(1)
@@ -256,12 +256,12 @@ class Learner(Learning):
         """Erase samples from the memory for good: those of a label, or those for which `where` is true.
 
         `where` takes samples as they were observed and returns a boolean for each. Returns how many were erased. The
-        weights, and files saved before, may still hold something of them.
+        weights and files saved earlier may still retain some of them.
         """
         return forgetting.forget(self, label, where)
 
     def module(self, *, test: str = "") -> nn.Module:
-        """A plain module in evaluation mode, from samples to logits, with `labels`: to deploy or to export."""
+        """A plain module in evaluation mode that maps samples to logits and has `labels`: to deploy or export."""
         return exported(self, test)
 
     def boundary(self) -> None:
@@ -273,19 +273,19 @@ class Learner(Learning):
             self._cache.clear()
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one safetensors file, whole or not at all."""
+        """Write everything to one safetensors file, atomically."""
         with self.snapshots.turn:
-            if self.snapshots.stepping:  # in this thread: a signal, or a function that the step calls
+            if self.snapshots.stepping:  # in this thread: a signal handler, or a function that the step calls
                 raise errors.RunError("A step is under way. Save the learner when it has ended.")
             files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod
     def load(cls, path: str | Path, network: nn.Module | None = None, **options: Any) -> Self:
-        """Read a learner back, to the bit.
+        """Load a saved learner.
 
-        Our own backbones are rebuilt; any other network must be passed, built as it was for the saved learner, and so
-        must functions that were given: `augment`, `optimizer`, `schedule`, `on_step`. With the same `compile`,
-        `precision` and `device` as before it resumes to the same bits.
+        Our own backbones are rebuilt. Pass any other network, built as it was for the saved learner, and again any
+        functions that it was given: `augment`, `optimizer`, `schedule`, `on_step`. With the same `compile`, `precision`
+        and `device` as before, learning resumes bit for bit.
         """
         return checkpoint.load(cls, path, network, options)
 

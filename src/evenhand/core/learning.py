@@ -1,4 +1,4 @@
-"""What the parts of a method use of their learner: features, losses, the memory, the optimizer and copies."""
+"""What a learner offers to the parts of its method: features, losses, the memory, the optimizer and copies."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -41,11 +41,11 @@ class Learning:
     Attributes
     ----------
     method
-        What learns.
+        The method that it learns with.
     labels
         The labels seen so far, in the order of the head's rows.
     kind
-        Of all samples, known from the first ones.
+        The kind of all samples, known from the first ones.
     kept
         What parts keep from one step to the next.
     """
@@ -81,7 +81,7 @@ class Learning:
         return {**vars(self), "generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy between two steps of any thread."""
+        """Copy the learner; waits for another thread's step to end."""
         with self.snapshots.turn:
             made = memo[id(self)] = object.__new__(type(self))
             cloned(self.network, memo)  # first, since `deepcopy` cannot copy every module
@@ -112,7 +112,7 @@ class Learning:
         return found
 
     def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
-        """The criterion of the logits of h, mixed as the scoring says for this phase.
+        """Apply a criterion to the logits of h, mixed as the scoring says for this phase.
 
         The sum over forms of weight * criterion(logits): the one place where dot and cos meet.
         """
@@ -130,12 +130,12 @@ class Learning:
         return with_views(batch, self.augment, self.views, self.generators[purpose])
 
     def descend(self, loss: Tensor, module: nn.Module | None = None) -> None:
-        """Take one step of the optimizer down the loss, with all parameters or only those of one module."""
+        """Take one optimizer step down the loss, with all parameters or only those of one module."""
         moving = trainable(module or self.network)
         self.follow(loss, dict(zip(moving, torch.autograd.grad(loss, moving, allow_unused=True), strict=True)))
 
     def follow(self, loss: Tensor, gradients: Mapping[nn.Parameter, Tensor | None]) -> None:
-        """Take one step of the optimizer along the gradients of some parameters, if they and the loss are finite."""
+        """Take one optimizer step along the gradients of some parameters, if they and the loss are finite."""
         norm = get_total_norm(
             [g.coalesce().values() if g.is_sparse else g for g in gradients.values() if g is not None]
         )
@@ -144,7 +144,7 @@ class Learning:
         self._cache.clear()
 
     def grow(self, rows: int) -> None:
-        """Give the head, and whatever grows with it, more rows."""
+        """Add rows to the head and to whatever grows with it."""
         before = list(self.network.parameters())
         self.network.grow(rows, self.generators["head"], self.generators["extra"])
         self.optimization.replace(before, list(self.network.parameters()))
@@ -153,7 +153,7 @@ class Learning:
 
     @property
     def lr(self) -> float:
-        """The learning rate, before the schedule; it may be set at any time."""
+        """The learning rate, before the schedule; it can be set at any time."""
         return self.optimization.lr
 
     @lr.setter
@@ -170,7 +170,7 @@ class Learning:
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """How it computes, as a run records it; see `settings.Conditions`."""
+        """The conditions it computes under, as a run records them; see `settings.Conditions`."""
         return {"compile": self.compiled is not None, "precision": self.network.precision}
 
     def eval_copy(self) -> Network:
@@ -182,7 +182,7 @@ class Learning:
         return self.cached("folded", lambda: self._copies.fold("folded", self.network))
 
     def test_features(self, x: Tensor) -> Tensor:
-        """The features of a test's inputs by `test_copy`, computed once for all tests that ask the same weights."""
+        """The features of a test's inputs by `test_copy`, computed once for all tests that use the same weights."""
         asked, h = self._shared.get(self.method.weights, (None, None))
         if asked is not x or h is None:
             h = self.test_copy().features(x)
@@ -190,13 +190,13 @@ class Learning:
         return h
 
     def test_copy(self) -> Network:
-        """A folded copy of the network that answers a test."""
+        """A folded copy of the network that is tested."""
         weights = self.method.weights
         return self.cached("test", lambda: self._copies.fold(("test", weights), weights(cast("Learner", self))))
 
     @contextmanager
     def scratch_copy(self) -> Iterator[Network]:
-        """Work on a copy of the network, whose weights and running statistics are thrown away afterwards."""
+        """Work on a copy of the network, whose weights and running statistics are discarded afterwards."""
         live, self.network = self.network, self._copies.take("scratch", self.network)
         try:
             yield self.network
@@ -204,13 +204,13 @@ class Learning:
             self.network = live
 
     def changed(self) -> None:
-        """Forget what was computed of the network, the memory and kept values; call it after changing them by hand."""
+        """Drop what was computed from the network, the memory and kept values; call it after changing them by hand."""
         self._cache.clear()
         self._copies = Copies()
         self.snapshots.drop()
 
     def cached(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The result of a computation on memory and the weights asked, reused until either changes."""
+        """The result of a computation on the memory and the tested weights, reused until either changes."""
         key = self.method.weights, name
         with self._cache.lock:
             if key not in self._cache:
@@ -227,7 +227,7 @@ class Learning:
         return checkpoint.tensors(cast("Learner", self))
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` and `facts` returned."""
+        """Load what `state_dict` and `facts` returned."""
         learner = cast("Learner", self)
         with self.snapshots.step(learner):
             admission.register(learner, checkpoint.labels(facts))

@@ -25,31 +25,31 @@ class Memory:
     """A column store of at most `size` samples.
 
     The first write allocates the columns with the shapes and types of its values, so images stay uint8. A vector longer
-    than its column widens it and fills the rest with NaN (the logits of DER++ grow with the classes). Which samples to
-    keep is decided by a method's storage, not here.
+    than its column widens it and fills the rest with NaN (the logits of DER++ grow with the classes). The method's
+    storage decides which samples to keep.
 
     Parameters
     ----------
     size
         Number of slots.
     device
-        Where the columns are.
+        Device of the columns.
     home
-        Where samples are read to; by default they stay there.
+        Device that samples are read to; by default the same one.
 
     Attributes
     ----------
     filled
         How many slots hold a sample; always the first ones.
     offered
-        How many samples the storage has been shown, kept or not.
+        How many samples the storage has been offered, kept or not.
     holes, missed
-        How many samples were erased from the memory, and about how many of their kind it had been shown without keeping
-        them, less what has come in their place since then; see `Reservoir`.
+        How many samples were erased, and about how many like them had been offered but not kept, less the new samples
+        that have made up for them since; see `Reservoir`.
     labels
         The label of each class.
     kind
-        Of the samples as they were observed; the memory itself may hold bytes as floats, or several tensors packed.
+        The kind of the samples as observed; the memory itself may hold bytes as floats, or several tensors packed.
     """
 
     def __init__(self, size: int, device: torch.device | str = "cpu", home: torch.device | str | None = None) -> None:
@@ -78,7 +78,7 @@ class Memory:
         return f"Memory({self.filled} of {self.size} slots)"
 
     def write(self, slots: Tensor, batch: Batch) -> None:
-        """Put the batch's samples into the slots, replacing what is there; free slots are taken in order."""
+        """Write the batch's samples to the slots, replacing what is there; free slots must be filled in order."""
         if len(slots) == 0:
             return
         with self._changing:
@@ -111,7 +111,7 @@ class Memory:
                 self.columns[name][slots] = values.to(self.columns[name])
 
     def erase(self, slots: Tensor) -> None:
-        """Erase the samples in some slots for good; those that stay move up."""
+        """Erase the samples in some slots for good; the remaining ones move up."""
         stay = torch.ones(self.filled, dtype=torch.bool, device=self.device)
         stay[slots] = False
         with self._changing:
@@ -124,7 +124,7 @@ class Memory:
             self.filled -= len(slots)
 
     def samples(self, label: Label = ...) -> tuple[Any, list[Label]]:
-        """The samples held, or those of one label, as they were passed to `observe`, and their labels."""
+        """All samples, or those of one label, as they were passed to `observe`, and their labels."""
         with self._changing:
             slots = self.slots(label)
             if not len(slots):
@@ -150,7 +150,7 @@ class Memory:
         return {self.labels[row]: count for row, count in self.counts().items()}
 
     def export(self, path: str | Path) -> None:
-        """Write the samples to an .npz file, which `--data npz:PATH` and numpy read, with the labels that they have."""
+        """Write the samples and their labels to an .npz file, which `--data npz:PATH` and numpy can read."""
         x, labels = self.samples()
         if not isinstance(x, Tensor):
             raise errors.InputError("The memory can be exported only if it holds samples, each of a single tensor.")
@@ -180,7 +180,7 @@ class Memory:
         return dict(zip(classes.tolist(), counts.tolist(), strict=True))
 
     def check_room(self, sample: Tensor) -> None:
-        """Raise if samples like this one, as many as the memory can hold, do not fit into the machine's memory."""
+        """Raise if a full memory of samples like this one does not fit onto its device."""
         needed, free = self.size * sample.nbytes, _free(self.device)
         if free is not None and needed > free:
             raise errors.InputError(
@@ -195,7 +195,7 @@ class Memory:
         return {**state, "#": torch.tensor([self.filled, self.offered, *erased])}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state_dict` returned; the sizes must agree."""
+        """Load what `state_dict` returned; the sizes must match."""
         self.filled, self.offered, self.holes, self.missed = (*state["#"].tolist(), 0, 0)[:4]
         for name in self.columns.keys() | state.keys() - {"#"}:
             self._note(name)
@@ -207,9 +207,9 @@ class Memory:
 
 
 class Past(Memory):
-    """A memory as it was when this was made, whatever is written to it afterwards.
+    """A memory as it was when this was created, whatever is written to it afterwards.
 
-    It only notes what is replaced; its columns are copied when somebody reads them.
+    It only records what is replaced; its columns are copied when they are first read.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -223,7 +223,7 @@ class Past(Memory):
 
     @property
     def columns(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """The columns of that time."""
+        """The columns at that time."""
         with self._memory._changing:
             if self._read is None:
                 self._read = {name: column.clone() for name, column in self._memory.columns.items()}
@@ -231,7 +231,7 @@ class Past(Memory):
             return self._read
 
     def restore(self) -> None:
-        """Undo everything that was written since then."""
+        """Undo everything that was written since."""
         with self._memory._changing:
             self._undo(self._memory.columns)
             self._memory.filled, self._memory.offered = self.filled, self.offered
@@ -248,7 +248,7 @@ class Past(Memory):
 
 
 def _free(device: torch.device) -> int | None:
-    """How many bytes a device can still give, if that is known."""
+    """How many bytes are free on a device, if known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:

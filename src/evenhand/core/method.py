@@ -1,4 +1,4 @@
-"""A method is a value of seven parts; `step` is Algorithm 1 of the paper."""
+"""A method is a value with seven parts; `step` is Algorithm 1 of the paper."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -29,7 +29,7 @@ class Objective(Protocol):
 
 
 class Update(Protocol):
-    """How do the losses move the weights?"""
+    """How do the losses update the weights?"""
 
     def __call__(self, learner: "Learner", losses: Losses, /) -> None: ...
 
@@ -47,7 +47,7 @@ class Prediction(Protocol):
 
 
 class Weights(Protocol):
-    """Which weights answer a test?"""
+    """Which weights are tested?"""
 
     def __call__(self, learner: "Learner", /) -> Network: ...
 
@@ -60,7 +60,7 @@ LATEST = {"part": "evenhand.methods.er.Latest"}
 class Method:
     """Seven stateless parts; everything that changes lives in the learner.
 
-    No slot has a default here: `er()` names all seven, and every other method is `er().but(...)`. A part that needs
+    No slot has a default here: `er()` sets all seven, and every other method is `er().but(...)`. A part that needs
     something from one step to the next keeps it in `learner.kept`, a dict that is saved and restored with the learner:
     tensors, copies of the network and JSON values. Names start with that of the method, so that methods compose:
 
@@ -75,16 +75,16 @@ class Method:
     views, passes
         The views or passes that it requires, whatever the learner's settings are.
     bounded
-        True if float images must be in [0, 1]; others are then refused.
+        True if float images must be in [0, 1]; others are rejected.
     rescored(method)
         Returns what the method becomes when a scoring is composed onto it, e.g. by `+uer`. SCR, which has no
         cross-entropy to score, adds one.
 
     logits
-        False if the scores of a prediction are no logits, so that their softmax would be no probabilities.
+        False if the scores of a prediction are not logits, so that their softmax does not give probabilities.
 
     `weights` may also declare `follow(learner)`, called after every step, `grow(learner)`, called when the head has
-    grown, and `way`, the name of the way to test that asks them, so that a method itself may have them.
+    grown, and `way`, the name of the way to test with them, needed if they are a method's own weights.
     """
 
     retrieval: Retrieval
@@ -97,7 +97,7 @@ class Method:
 
     @property
     def training(self) -> Hashable:
-        """What methods have in common that train alike: everything that `test` leaves out."""
+        """What determines the training: methods that share this train identically."""
         trains = any(hasattr(self.prediction, name) for name in DECLARATIONS)
         scoring = replace(self.scoring, test="dot")
         return self.retrieval, self.objective, scoring, self.update, self.storage, self.prediction if trains else None
@@ -110,7 +110,7 @@ class Method:
     def step(self, learner: "Learner", batch: Batch, second: Batch | None = None) -> Losses:
         """Learn one batch of the stream (Algorithm 1); returns the losses.
 
-        A `second` batch of the stream (the order iid++) is learned in place of a replay; nothing is stored then.
+        A `second` batch of the stream (the order iid++) is learned in place of a replay; then nothing is stored.
         """
         for _ in range(learner.iterations):
             replay = second or self.retrieval(learner, batch)  # 5    B_M <- MemoryRetrieval(M)
@@ -136,7 +136,7 @@ class Method:
         return [part for slot in SLOTS if hasattr(part := getattr(self, slot), declaring)]
 
     def to_json(self) -> dict[str, Any]:
-        """The parts as plain dicts; without `weights` if they are the latest, as before there was a choice."""
+        """The parts as plain dicts; without `weights` if they are the latest, as before this slot existed."""
         slots = {slot: parts.to_json(getattr(self, slot)) for slot in SLOTS}
         return {slot: value for slot, value in slots.items() if value != LATEST}
 

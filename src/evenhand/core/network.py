@@ -21,7 +21,7 @@ EPSILON = 1e-5  # keeps the gradient of cos bounded where a feature or a row of 
 
 
 class DualLinear(nn.Module):
-    """A linear layer that reads its input in two forms, by one shared W.
+    """A linear layer with two forms of logits, which share one W.
 
     dot_i = w_i . h + b_i and cos_i = gamma (w_i . h) / (|w_i| |h|), without the bias.
     """
@@ -35,10 +35,10 @@ class DualLinear(nn.Module):
         self.grow(rows)
 
     def grow(self, count: int, generator: Generator | None = None) -> None:
-        """Append rows, each drawn as torch's Linear would: w and b uniform in +-1/sqrt(dim).
+        """Append rows, each initialised as in torch's Linear: w and b uniform in +-1/sqrt(dim).
 
-        Rows are drawn one after the other, each as a whole, so it does not matter how many arrive at a time. Weight and
-        bias are new parameters afterwards, which an optimizer must be given.
+        Rows are drawn one by one, each with its bias, so it does not matter how many are added at a time. Weight and
+        bias become new parameters, which an optimizer must be given.
         """
         rows = (torch.rand(count, self.dim + 1, generator=generator) * 2 - 1) / math.sqrt(self.dim)
         rows = rows.to(self.weight)
@@ -75,16 +75,16 @@ class Network(nn.Module):
         super().__init__()
         self.trunk = trunk
         self.neck = DualLinear(dim, rows=dim, gamma=gamma).float() if neck else None
-        self.head = DualLinear(dim, gamma=gamma).float()  # whatever torch's default is
+        self.head = DualLinear(dim, gamma=gamma).float()  # whatever torch's default dtype is
         self.extra = nn.ModuleDict()  # further modules of a method
         self.precision = "fp32"
         self.planar = False  # whether channels must not come last, since the trunk uses `view` on images
         self.columns: Columns | None = None  # of packed samples
-        self.output: wrapping.Key = None  # where the features are in what the trunk returns, if it is not they alone
+        self.output: wrapping.Key = None  # where the trunk's output holds the features; None if it is just them
         self.still: list[str] = []  # the modules that stay in evaluation mode
-        self.warned = False  # that a single sample came
-        self.replaced: wrapping.Replaced | None = None  # the layer in whose place the head is
-        self.refused = ""  # why the head cannot be there
+        self.warned = False  # about a single sample
+        self.replaced: wrapping.Replaced | None = None  # the layer that the head replaces
+        self.refused = ""  # why the head cannot replace it
 
     @classmethod
     def of(
@@ -98,8 +98,8 @@ class Network(nn.Module):
     ) -> "Network":
         """Wrap any module.
 
-        One of our backbones, or any module together with `dim`, is used as the trunk. In any other module our head,
-        which starts without rows, replaces the last Linear, or the one called `head`; this changes the module itself.
+        One of our backbones, or any module together with `dim`, becomes the trunk. In any other module, our head
+        replaces the last Linear, or the one called `head`, and starts without rows; this changes the module itself.
         """
         if isinstance(module, cls):
             return module
@@ -132,11 +132,11 @@ class Network(nn.Module):
         return [self.logits(h, form, couple) for form in forms]
 
     def features(self, x: Tensor) -> Tensor:
-        """Map inputs (n, ...) to features (n, dim), which are float32 in any precision."""
+        """Map inputs (n, ...) to features (n, dim), which are float32 whatever the precision."""
         return self.through(self.trunk, x)
 
     def through(self, trunk: Callable[..., Any], x: Tensor) -> Tensor:
-        """The same through another form of the trunk, such as a compiled one."""
+        """The same with another form of the trunk, such as a compiled one."""
         positional, named = self._arguments(x, self.columns)
         with computing(self.precision, x.device):
             try:
@@ -151,7 +151,7 @@ class Network(nn.Module):
         return unpack(x.contiguous() if self.planar else x, columns)
 
     def _alone(self, positional: Sequence[Any], named: dict[str, Any]) -> Any:
-        """A pass of a single sample, which batch normalisation cannot normalise: it uses its running statistics."""
+        """Pass a single sample, which batch normalisation cannot normalise, using its running statistics instead."""
         if not self.warned:
             self.warned = True
             warnings.warn(
@@ -175,7 +175,7 @@ class Network(nn.Module):
         return self.head(h, "dot" if couple == "neck" else form)
 
     def channels_last(self) -> "Network":
-        """Lay out the weights of 2D convolutions as they are fastest, where that is safe and the trunk can use it."""
+        """Give the weights of 2D convolutions their fastest layout, where that is safe and the trunk can use it."""
         narrow = [part for part in self.modules() if isinstance(part, nn.Conv2d) and _narrow(part)]
         for part in narrow:
             if _planar not in part._forward_pre_hooks.values():
@@ -198,11 +198,11 @@ class Network(nn.Module):
         return saved | {f"buffer/{name}": tensor for name, tensor in self.named_buffers() if name not in saved}
 
     def extra_state(self) -> dict[str, Any]:
-        """What `get_extra_state` of modules returns besides tensors, by name."""
+        """What modules return from `get_extra_state` besides tensors, by name."""
         return {name: value for name, value in self.state_dict().items() if not isinstance(value, Tensor)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned, and `extra_state` if it is there."""
+        """Load what `state` returned, and `extra_state` if it is there."""
         saved = {name: value for name, value in state.items() if not name.startswith("buffer/")}
         self.load_state_dict(self.extra_state() | saved)
         for path in state.keys() - saved.keys():
@@ -222,7 +222,7 @@ class Network(nn.Module):
         self.__dict__["learns"] = [(module, module not in resting) for module in self.modules()]
 
     def to_learn(self) -> None:
-        """Put every module into the mode that it learns in, whatever was done to it outside."""
+        """Put every module into the mode that it learns in, whatever the user has set."""
         for module, training in self.__dict__["learns"]:
             module.training = training
 
@@ -235,7 +235,7 @@ class Network(nn.Module):
             )
 
     def check_sample(self, sample: Tensor, columns: Columns | None = None) -> wrapping.Key:
-        """Where the features are in what the trunk returns for a sample (1, ...); raises if the head can't use them."""
+        """Find the features in the trunk's output for a sample (1, ...); raises if the head cannot use them."""
         recipe, shape = getattr(self.trunk, "recipe", None), tuple(sample.shape[1:])
         if recipe and list(shape) != recipe["shape"]:
             raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {tuple(recipe['shape'])}", shape)
@@ -265,7 +265,7 @@ class Network(nn.Module):
         return output
 
     def give_back(self, refused: str = "") -> None:
-        """Put the user's layer back into the user's module, and say why whenever the network is used again."""
+        """Put the user's layer back into the module; `refused` is the error when the network is used again."""
         if self.replaced is not None and not isinstance(self.trunk, wrapping.Passage):
             self.replaced.put(self.trunk, self.replaced.layer)
             OWNERS.pop(self.trunk, None)
@@ -273,19 +273,19 @@ class Network(nn.Module):
 
     @property
     def known(self) -> bool:
-        """Whether all modules are from torch or from here, so that a pass stores nothing in them."""
+        """Whether all modules are torch's or ours, so that a forward pass stores nothing in them."""
         return all(type(part).__module__.startswith(("torch.nn.", "evenhand.")) for part in self.modules())
 
 
 def check_free(network: Network) -> None:
-    """Raise if a learner that is still in use has this trunk."""
+    """Raise if this trunk belongs to a learner that is still in use."""
     owner = OWNERS.get(network.trunk)
     if owner is not None and owner() is not None:
         raise errors.InputError(f"This {type(network.trunk).__name__} already belongs to a learner. Build another one.")
 
 
 def _narrow(conv: nn.Conv2d) -> bool:
-    """Whether oneDNN for AVX2 may corrupt memory: strided, 1x1, of fewer than 8 channels, if these come last."""
+    """Whether oneDNN for AVX2 may corrupt memory: strided, 1x1, fewer than 8 channels, if these come last."""
     return conv.kernel_size == (1, 1) and conv.stride != (1, 1) and conv.in_channels < 8
 
 

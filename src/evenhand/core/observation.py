@@ -1,4 +1,4 @@
-"""What one call of `observe` did, and what the learner would have said before it."""
+"""What one call of `observe` did, and what the learner predicted before it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ARGMAX = {"part": "evenhand.methods.er.Argmax"}
 MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention, nn.RNNBase, nn.RReLU)
-MOVED = nn.utils.parametrize.ParametrizationList  # spectral normalisation moves its vectors in training
+MOVED = nn.utils.parametrize.ParametrizationList  # spectral normalisation updates its vectors in training
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,12 +28,11 @@ class Observation:
     Attributes
     ----------
     steps
-        How many steps the learner has taken, with this one.
+        How many steps the learner has taken, including this one.
     new
         The labels that it saw for the first time.
     predicted
-        What it would have predicted for the batch before it learned it, if that was asked for; None for every sample if
-        it knew no class yet.
+        What it predicted for the batch before learning it, if requested; None for every sample if it knew no class yet.
     """
 
     steps: int
@@ -48,7 +47,7 @@ class Observation:
 
     @property
     def replaying(self) -> float | None:
-        """L_p, the loss of what was replayed; None if nothing was, or if the method does not tell the two apart."""
+        """L_p, the loss of the replayed samples; None if there were none, or if the method has only one loss."""
         return None if self.losses.replaying is None else self.losses.replaying.item()
 
     def __repr__(self) -> str:
@@ -58,16 +57,16 @@ class Observation:
 
 
 class Prequential:
-    """Predicts every batch before it is learned, and counts how often that was right.
+    """Predicts every batch before it is learned, and counts the correct predictions.
 
-    Where training and prediction compute the same, the pass of the step itself tells; elsewhere it takes another one.
+    Where training and prediction compute the same, it reuses the forward pass of the step; elsewhere it needs another.
 
     Attributes
     ----------
     right, asked
-        How many predictions were right, of how many.
+        How many predictions were correct, and how many were made.
     awaited
-        The batch whose pass is still to come.
+        The batch whose forward pass is still to come.
     """
 
     def __init__(self, learner: "Learner") -> None:
@@ -80,25 +79,25 @@ class Prequential:
         self._known: Sequence[Label] = ()
 
     def ask(self, learner: "Learner", x: Any, batch: Batch, known: Sequence[Label]) -> list[Label] | None:
-        """Predict a batch by the classes known before it, or wait for its pass."""
+        """Predict a batch among the classes known before it, or wait for its forward pass."""
         self.awaited, self._rows, self._known = (batch if self.free and known else None), None, known
         if self.awaited is not None:
             return None
         return learner.predict(x) if known else [None] * len(batch)
 
     def passed(self, learner: "Learning", batch: Batch | None, h: Tensor) -> None:
-        """See the features of a batch that is about to be learned."""
+        """Predict from the features of a batch in a forward pass, if it is the awaited one."""
         if batch is not None and batch is self.awaited:
             scoring = learner.method.scoring
             scores = learner.network.logits(h.detach(), scoring.test, scoring.couple)
             self.awaited, self._rows = None, scores[:, : len(self._known)].argmax(1)
 
     def count(self, learner: "Learner", x: Any, predicted: list[Label] | None, labels: Sequence[Label]) -> list[Label]:
-        """What was predicted, now counted; `labels` are the right ones. Called within the step."""
+        """Count the predictions that match `labels`, and return all of them. Called within the step."""
         self.awaited = None
         if predicted is None and self._rows is not None:
             predicted = [self._known[row] for row in self._rows.tolist()]
-        elif predicted is None:  # no pass came; within a step the state before it answers
+        elif predicted is None:  # no pass came; within a step, `predict` uses the state before it
             predicted = learner.predict(x)
         self.right += sum(a is not None and a == b for a, b in zip(predicted, labels, strict=True))
         self.asked += len(labels)
@@ -106,7 +105,7 @@ class Prequential:
 
 
 def _modeless(network: Network) -> bool:
-    """Whether the network certainly computes the same in training and in evaluation mode, and in either precision."""
+    """Whether the network certainly computes the same while it learns as in evaluation mode and float32."""
     return (
         network.known
         and network.precision == "fp32"

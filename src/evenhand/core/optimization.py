@@ -1,4 +1,4 @@
-"""Optimization: how gradients move the weights. Optimizers and schedules have names, so that they can be saved."""
+"""Optimization: how gradients update the weights. Optimizers and schedules have names, so that they can be saved."""
 
 import copy
 import math
@@ -41,17 +41,17 @@ def rmsprop(lr: float, alpha: float = 0.99, momentum: float = 0.0, weight_decay:
 
 
 def constant() -> Schedule:
-    """The learning rate stays."""
+    """Keep the learning rate."""
     return lambda step: 1.0
 
 
 def warmup(steps: int = 100) -> Schedule:
-    """Rise from 0 in a line."""
+    """Rise linearly from 0."""
     return lambda step: min(1.0, (step + 1) / steps)
 
 
 def linear(steps: int = 10_000, end: float = 0.0) -> Schedule:
-    """Fall to `end` in a line, and stay there."""
+    """Fall linearly to `end`, and stay there."""
     return lambda step: end + (1 - end) * max(0.0, 1 - step / steps)
 
 
@@ -61,7 +61,7 @@ def cosine(steps: int = 10_000, end: float = 0.0) -> Schedule:
 
 
 def stairs(every: int = 1000, factor: float = 0.5) -> Schedule:
-    """Multiply by `factor` after `every` so many steps."""
+    """Multiply by `factor` once every `every` steps."""
     return lambda step: factor ** (step // every)
 
 
@@ -89,21 +89,21 @@ class Product:
 
 
 class Optimization:
-    """An optimizer, the learning rate of each of its groups, its schedule and the limit of the gradient's norm.
+    """An optimizer, the learning rate of each of its groups, its schedule and the maximum gradient norm.
 
     Parameters
     ----------
     parameters
-        What may move.
+        The parameters to optimise.
     lr
         The learning rate of a named optimizer; a factory has its own.
     optimizer
         A name such as "sgd(momentum=0.9)", or a function that takes the parameters and returns a torch optimizer.
     schedule
-        Names such as "warmup(steps=100)+cosine(steps=5000)", or a function from a step's number to the factor by which
-        it multiplies the learning rate.
+        Names such as "warmup(steps=100)+cosine(steps=5000)", or a function that maps the step number to a factor of
+        the learning rate.
     clip
-        Scale a gradient with a larger norm down to this one.
+        Maximum gradient norm; a larger gradient is scaled down to it.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Optimization:
             group["lr"] = rate
 
     def follow(self, step: int, gradients: Mapping[nn.Parameter, Tensor | None], norm: Tensor) -> None:
-        """Take the step of this number along gradients that have this norm together."""
+        """Take step number `step` along the gradients, whose total norm is `norm`."""
         scale = None if self.clip is None else (self.clip / (norm + 1e-6)).clamp(max=1)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             for parameter in group["params"]:
@@ -161,21 +161,21 @@ class Optimization:
         self.optimizer.step()
 
     def groups(self, network: nn.Module) -> list[list[int]]:
-        """The numbers of the network's parameters in each group."""
+        """The indices of the network's parameters in each group."""
         number = {parameter: i for i, parameter in enumerate(network.parameters())}
         return [[number[p] for p in group["params"] if p in number] for group in self.optimizer.param_groups]
 
     def regroup(self, network: nn.Module, groups: Sequence[Sequence[int]]) -> None:
-        """Give every group the network's parameters of these numbers, and forget all that was known of any."""
+        """Give every group the network's parameters at these indices, and clear the optimizer's state."""
         parameters = list(network.parameters())
         self.optimizer.state.clear()
         for group, numbers in zip(self.optimizer.param_groups, groups, strict=True):
             group["params"] = [parameters[number] for number in numbers]
 
     def replace(self, old: Sequence[nn.Parameter], new: Sequence[nn.Parameter]) -> None:
-        """Move on to new parameters in the place of old ones, which may have had other numbers of rows.
+        """Replace old parameters with new ones, which may have more or fewer rows.
 
-        What the optimizer knows of a row stays with it; of a new row it knows nothing.
+        Every row keeps its state in the optimizer; that of a new row is zero.
         """
         successors = dict(zip(old, new, strict=True))
         for group in self.optimizer.param_groups:
@@ -189,22 +189,22 @@ class Optimization:
                 }
 
     def state(self) -> dict[str, Any]:
-        """What the optimizer knows, by the number of the parameter and the name of the value."""
+        """The optimizer's state, by the index of the parameter and the name of the value."""
         saved = self.optimizer.state_dict()["state"]
         return {f"{number}/{name}": value for number, values in saved.items() for name, value in values.items()}
 
     def options(self) -> list[dict[str, Any]]:
-        """What each group has besides its parameters and its learning rate; some optimizers count there."""
+        """The options of each group except parameters and learning rate; some optimizers keep counters there."""
         groups = self.optimizer.param_groups
         return [{name: value for name, value in group.items() if name not in ("params", "lr")} for group in groups]
 
     def set_options(self, options: Sequence[Mapping[str, Any]]) -> None:
-        """Take over what `options` returned."""
+        """Set what `options` returned."""
         for group, values in zip(self.optimizer.param_groups, options, strict=True):
             group.update(copy.deepcopy(values))
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Load what `state` returned."""
         known: dict[int, dict[str, Any]] = {}
         for key, value in state.items():
             number, _, name = key.partition("/")
@@ -213,7 +213,7 @@ class Optimization:
 
 
 def canonical(kind: str, text: str, known: dict[str, Callable[..., Any]]) -> str:
-    """The one spelling of an optimizer's or a schedule's name."""
+    """The canonical spelling of an optimizer's or a schedule's name."""
     skip = int(known is OPTIMIZERS)
     found = names.terms(kind, text, known)
     if skip and len(found) > 1:
@@ -254,13 +254,13 @@ def _scheduled(schedule: Any) -> Schedule:
 
 
 def _resizable(known: Mapping[str, Any], parameter: nn.Parameter) -> bool:
-    """Whether what an optimizer knows can be told row by row; otherwise, as with Adafactor, it begins anew."""
+    """Whether an optimizer's state can be split by row; otherwise, as with Adafactor, it is dropped."""
     rows = [value for value in known.values() if isinstance(value, Tensor) and value.ndim]
-    return all(value.shape == parameter.shape for value in rows) and "step_size" not in known  # that of Rprop
+    return all(value.shape == parameter.shape for value in rows) and "step_size" not in known  # Rprop's
 
 
 def _resized(value: Tensor, parameter: nn.Parameter) -> Tensor:
-    """A value in the shape of the parameter, which may have grown in any dimension: what is new gets zeros."""
+    """A value in the shape of the parameter, which may have grown in any dimension: new entries are zero."""
     kept = value[tuple(map(slice, parameter.shape))]
     resized = value.new_zeros(parameter.shape)
     resized[tuple(map(slice, kept.shape))] = kept

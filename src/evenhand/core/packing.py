@@ -25,9 +25,9 @@ def pack(tensors: Mapping[str, Tensor] | Sequence[Tensor]) -> tuple[Tensor, Colu
 
 
 def unpack(rows: Tensor, columns: Columns | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and the named arguments of a model for packed rows; rows that are not packed are the only one.
+    """The positional and named arguments of a model for packed rows; rows that are not packed are the only argument.
 
-    They are tensors of their own, which the model may change.
+    They are copies, which the model may change.
     """
     if columns is None:
         return (rows.clone(),), {}

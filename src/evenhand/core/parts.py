@@ -15,7 +15,7 @@ IDS: dict[type, str] = {}
 def part(id: str) -> Callable[[type[T]], type[T]]:
     """Make a class a part: a frozen dataclass with an id that never changes.
 
-    The id stands in saved states and in the keys of runs, so class and file may be renamed and moved while it stays.
+    Saved states and run keys contain the id, so the class can be renamed and moved as long as the id stays.
     The fields of a part are numbers, strings, booleans, None or parts. Reading JSON looks up classes only by id, so it
     cannot run code.
     """
@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
 
 
 def modules(value: Any) -> set[str]:
-    """The modules outside of evenhand that a method's parts come from, and that must be imported to read it."""
+    """The modules outside evenhand that define a method's parts, and that must be imported to read it."""
     found = {type(value).__module__} if type(value) in IDS else set()
     if is_dataclass(value):
         found |= {name for field in fields(value) for name in modules(getattr(value, field.name))}

@@ -10,7 +10,7 @@ import torch
 
 
 def native(device: torch.device) -> bool:
-    """Whether the hardware multiplies bfloat16 itself: AVX-512 with bf16 or AMX, or a GPU that has it."""
+    """Whether the hardware multiplies bfloat16 natively: AVX-512 with bf16 or AMX, or a GPU that has it."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
@@ -19,7 +19,7 @@ def native(device: torch.device) -> bool:
 
 
 def chosen(precision: str, device: torch.device) -> str:
-    """Return "fp32" or "bf16"; "auto" takes bf16 where it is native. Warns where bf16 will be slow."""
+    """Return "fp32" or "bf16"; "auto" chooses bf16 where it is native. Warns where bf16 will be slow."""
     if precision == "auto":
         return "bf16" if native(device) else "fp32"
     if precision == "bf16" and not native(device):
@@ -30,10 +30,11 @@ def chosen(precision: str, device: torch.device) -> str:
 def computing(precision: str, device: torch.device) -> AbstractContextManager[None]:
     """A context in which convolutions and matrix products have this precision."""
     if precision == "bf16":
-        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)  # a caller's would outlive the weights
+        # Within a caller's autocast, cached casts of the weights would outlive the next update.
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
     return nullcontext()
 
 
 def undisturbed(device: torch.device) -> AbstractContextManager[None]:
-    """A context that an autocast of the caller does not reach."""
+    """A context without the caller's autocast, if there is one."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()

@@ -1,4 +1,4 @@
-"""Names for methods: `er`, `uer(alpha=0.3)`, `mir+uer+ema`. A name is also documentation, see `evenhand methods`."""
+"""Names of methods: `er`, `uer(alpha=0.3)`, `mir+uer+ema`. `evenhand methods` lists them."""
 
 import inspect
 import os
@@ -15,7 +15,7 @@ from evenhand.core.method import Method
 from evenhand.core.sizes import Sizes
 
 GROUP = "evenhand.methods"
-VARIABLE = "EVENHAND_METHODS"  # of the environment: module:function, comma-separated
+VARIABLE = "EVENHAND_METHODS"  # environment variable: module:function, comma-separated
 DOCUMENTED = Sizes()
 P = ParamSpec("P")
 
@@ -27,19 +27,19 @@ class Recipe:
     Attributes
     ----------
     build
-        Function that returns the method; its keyword parameters are the method's. That of a way takes a method first,
-        and returns one that trains alike.
+        Function that returns the method; its keyword parameters are the method's. For a way, it takes a method first
+        and returns one that trains identically.
     cost
-        C_D: the training cost relative to ER. Where it depends on parameters or on the sizes of a step, a function
-        `(sizes, ...)` of the parameters that it names, which returns the units of a step.
+        C_D: the training cost relative to ER. If it depends on parameters or on the sizes of a step, a function
+        `(sizes, ...)` that takes the parameters it names and returns the units of a step.
     tolerance
         How far the measured cost may differ from it, as a fraction.
     revision
-        Number to raise when a fix changes results, so that no stale number survives.
+        A number to raise when a fix changes results, so that no stale results are reused.
     exempt
         Checks of the conformance suite that do not apply, with the reason.
     yields
-        Slots that it leaves to another method of a composition that sets them too.
+        Slots that another method of a composition may override.
     closed
         Why the method cannot be composed; empty if it can.
     way
@@ -72,7 +72,7 @@ class Recipe:
         return self.in_full({})
 
     def in_full(self, arguments: Mapping[str, Any]) -> str:
-        """The name with all parameters, at their defaults where the arguments leave them out."""
+        """The name with all parameters; those not among the arguments have their defaults."""
         known = self.parameters | names.bind(self.name, arguments, self.parameters)
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in known.items())})" if known else self.name
 
@@ -138,9 +138,9 @@ def _load() -> None:
 
 
 def adopt(text: str) -> None:
-    """Import the functions that a name calls module:function, so that the name can be used from now on.
+    """Import the functions that a name refers to as module:function, so that the name can be used from now on.
 
-    Only for names that the user has written: reading a record that names one must not run code.
+    Only for names that the user has written: reading a record must not run code.
     """
     for name, _ in names.parse(text) if ":" in text else ():
         if ":" in name:
@@ -188,7 +188,7 @@ def resolve(text: str) -> Method:
 
 
 def tested(method: Method, text: str) -> Method:
-    """The same training, tested in the way of this name, e.g. `cos` or `ema+ncm`; an empty name is the method's own."""
+    """The same training, tested in the named way, e.g. `cos` or `ema+ncm`; an empty name is the method's own."""
     return _tested(method, text, [term for way in ways(text) for term in terms(way)])
 
 
@@ -207,7 +207,7 @@ def ways(text: str) -> list[str]:
 
 
 def in_full(text: str, meant: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """A list of ways to test with all their parameters, so that it means the same should a default change.
+    """A list of ways to test with all their parameters, so that its meaning survives a change of defaults.
 
     `meant` holds the defaults that a way had when the list was written.
 
@@ -253,7 +253,7 @@ def cost(text: str, sizes: Sizes = DOCUMENTED) -> float:
 
 
 def canonical(text: str) -> str:
-    """The one spelling of a method's name: terms in order, defaults left out, parameters in their declared order.
+    """The canonical spelling of a method's name: terms in order, defaults left out, parameters in their declared order.
 
     >>> canonical("ncm+ema(decay=0.998)+er+uer+ema")
     'uer+ema+ncm'
@@ -264,7 +264,7 @@ def canonical(text: str) -> str:
 
 
 def spell(term: Term) -> str:
-    """The one spelling of a term: defaults left out, parameters in their declared order."""
+    """The canonical spelling of a term: defaults left out, parameters in their declared order."""
     recipe, arguments = term
     return names.spell(recipe.name, arguments, recipe.parameters)
 

@@ -31,7 +31,7 @@ class Mix:
             raise errors.wrong("A mix of logits", "give 'dot' or 'cos' a weight above 0", self)
 
     def __iter__(self) -> Iterator[tuple[Form, float]]:
-        """The forms that count, with their weights."""
+        """The forms with a weight above 0, and these weights."""
         if self.dot:
             yield "dot", self.dot
         if self.cos:

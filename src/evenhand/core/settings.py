@@ -1,7 +1,7 @@
 """Settings: name, type, limits, default and help of each, declared here and nowhere else.
 
-A spec has them as fields, and so has the JSON of a run and a grid file; the command line has them as flags; a `Learner`
-checks its arguments by them; `python -m evenhand.core.settings > docs/settings.md` writes the table in the docs.
+They are fields of a spec, of a run's JSON and of grid files, and flags of the command line; a `Learner` checks its
+arguments against them; `python -m evenhand.core.settings > docs/settings.md` writes their page of the docs.
 """
 
 import math
@@ -28,7 +28,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class Settings:
-    """What decides the numbers of a run; all of it enters the run's key."""
+    """What determines the results of a run; all of it enters the run's key."""
 
     method: Annotated[str, "Method with its parameters, e.g. uer(alpha=0.3) or mir+uer."]
     data: Annotated[
@@ -104,7 +104,7 @@ class Conditions:
         return {name: RECORDED.get(value, value) for name, value in asdict(self).items() if value != "auto"}
 
     def as_started(self, environment: Mapping[str, Any]) -> "Conditions":
-        """The same conditions, with those recorded of a run in the place of "auto"."""
+        """The same conditions, with "auto" replaced by what a run has recorded."""
         spelled = {recorded: value for value, recorded in RECORDED.items()}
         unset = [name for name, value in asdict(self).items() if value == "auto" and name in environment]
         return replace(self, **{name: spelled.get(environment[name], environment[name]) for name in unset})
@@ -183,7 +183,7 @@ def check(owner: str, **values: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy as one of Python."""
+    """A numpy number as a Python one."""
     return value.item() if type(value).__module__ == "numpy" and not value.shape else value
 
 
@@ -211,7 +211,7 @@ def described(names: Iterable[str]) -> str:
 
 
 def page() -> str:
-    """The page of the docs."""
+    """The docs page."""
 
     def table(settings: dict[str, Setting]) -> str:
         rows = ["| setting | values | default | meaning |", "|---|---|---|---|"]

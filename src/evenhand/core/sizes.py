@@ -1,4 +1,4 @@
-"""The sizes of a step, which decide what it costs: 3 units to learn a sample, 1 to pass it forward."""
+"""The sizes of a step, which determine its cost: 3 units to learn a sample, 1 for a forward pass."""
 
 from typing import NamedTuple
 
@@ -19,5 +19,5 @@ class Sizes(NamedTuple):
 
     @property
     def er(self) -> int:
-        """Units of a step of ER."""
+        """Units of an ER step."""
         return self.learned(self.batch + self.replay)

@@ -1,4 +1,4 @@
-"""Snapshots: a learner as its last complete step left it, to predict with while the next one runs, or to go back to."""
+"""Snapshots: a learner after its last complete step, to predict with while the next one runs, or to roll back to."""
 
 import copy
 import threading
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Cache(dict[Any, Any]):
-    """What was computed of one state; `lock` makes threads wait for each other instead of computing it twice."""
+    """Values computed from one state; `lock` makes threads wait for each other instead of computing them twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,22 +32,22 @@ class Cache(dict[Any, Any]):
 
 
 class Snapshot:
-    """The complete state of a learner, after a step.
+    """The complete state of a learner after a step.
 
     Attributes
     ----------
     users
-        How many predictions are computed with it now.
+        How many predictions and steps are using it now.
     """
 
     def __init__(self) -> None:
         self.users = 0
-        self.passing = threading.Lock()  # for networks that may store something in a pass
+        self.passing = threading.Lock()  # for networks that may store something in a forward pass
         self.copies = Copies()
         self.kept = Kept()
 
     def take(self, learner: "Learner", state: Hashable) -> None:
-        """Copy what the learner is now; the memory is only watched."""
+        """Copy the learner's current state; the memory is only watched."""
         self.state: Hashable = None  # until it is complete
         network = self.copies.take("live", learner.network)
         if network is not getattr(self, "network", None):
@@ -65,13 +65,13 @@ class Snapshot:
         self.state = state
 
     def let_go(self, of: "Snapshot | None") -> None:
-        """Stop watching the memory, if nobody uses this and it is not `of` the last step."""
+        """Stop watching the memory, unless this is in use or is `of`, the latest snapshot."""
         if self is not of and not self.users:
             self.memory = None
 
     @torch.no_grad()
     def restore(self, learner: "Learner") -> None:
-        """Put the learner back."""
+        """Roll the learner back to this state."""
         for live, copied in zip(learner.network.modules(), self.network.modules(), strict=True):
             for name in live._buffers.keys() - copied._buffers.keys():  # registered by the step itself
                 del live._buffers[name]
@@ -102,16 +102,16 @@ class Snapshot:
 
 
 class Snapshots:
-    """Keeps the last complete step of a learner at hand; threads may ask at any time.
+    """Keeps a snapshot of a learner's last complete step, which threads may ask for at any time.
 
-    A copy is made at most once a step: when the step begins, or when somebody asks before it does.
+    It is copied at most once per step: when the next step begins, or when a thread asks before that.
     """
 
     def __init__(self) -> None:
-        self.turn = threading.RLock()  # whoever changes the learner has it
-        self.lock = threading.Lock()  # for moments
+        self.turn = threading.RLock()  # held by whoever changes the learner
+        self.lock = threading.Lock()  # held only briefly
         self.stepping = False
-        self.changes = 0  # steps, and other learning rates
+        self.changes = 0  # counts steps, and changes of the learning rate
         self.last: Snapshot | None = None
         self.pool: list[Snapshot] = []
 
@@ -120,9 +120,9 @@ class Snapshots:
 
     @contextmanager
     def step(self, learner: "Learner") -> Iterator[Snapshot]:
-        """Change the learner, completely or, if that fails, not at all; one thread after the other."""
+        """Change the learner, one thread at a time; if that fails, roll it back."""
         with self.turn, torch.inference_mode(False), undisturbed(learner.device):
-            self.stepping = False  # whatever an interrupt has left
+            self.stepping = False  # an interrupt may have left it True
             with self.lock:
                 before = self._current(learner)
                 before.users += 1
@@ -139,7 +139,7 @@ class Snapshots:
 
     @contextmanager
     def asked(self, learner: "Learner") -> Iterator[Snapshot]:
-        """The last complete step, which stays as it is as long as it is used."""
+        """A snapshot of the last complete step, which does not change while it is in use."""
         with self.lock, torch.inference_mode(False):
             if not self.stepping:
                 learner.guard.check()
@@ -157,7 +157,7 @@ class Snapshots:
             snapshot.let_go(self.last)
 
     def drop(self) -> None:
-        """Let go of all copies, and of what they hold of the memory."""
+        """Drop all copies, and what they hold of the memory."""
         with self.lock:
             self.last, self.pool = None, []
 
@@ -179,7 +179,7 @@ class Snapshots:
 
 
 def _fitted(live: Tensor | None, copied: Tensor) -> Tensor:
-    """The live tensor with the values of the copy, or a new one if it has another shape by now."""
+    """The live tensor with the copy's values, or a new one if its shape has changed."""
     if live is None or live.shape != copied.shape:
         return copied.clone()
     return live.copy_(copied)

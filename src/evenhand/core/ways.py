@@ -28,9 +28,9 @@ class Ways:
     Attributes
     ----------
     methods
-        Methods that train alike, by name: "" is the learner's own, the others are its `tests`.
+        Methods that train identically, by name: "" is the learner's own, the others are its `tests`.
     weights
-        The parts that say which weights are asked.
+        The parts that say which weights are tested.
     """
 
     def __init__(self, method: Method, tests: str) -> None:
@@ -38,11 +38,11 @@ class Ways:
         self.weights: list[Any] = list(dict.fromkeys(method.weights for method in self.methods.values()))
 
     def others(self) -> list[str]:
-        """The names of those that differ from the method's own."""
+        """The names of the tests that differ from the method's own."""
         return [name for name, method in self.methods.items() if method.test != self.methods[""].test]
 
     def check_probable(self, name: str) -> None:
-        """Raise if the scores of this way are no logits, whose softmax would be probabilities."""
+        """Raise if the scores of this test are not logits, so that their softmax does not give probabilities."""
         prediction = self.method(name).prediction
         if not getattr(prediction, "logits", True):
             raise errors.InputError(
@@ -50,7 +50,7 @@ class Ways:
             )
 
     def method(self, name: str) -> Method:
-        """The method that is tested by a name, however that is spelled."""
+        """The method behind the name of a test, in any spelling."""
         if isinstance(name, str) and name in self.methods:
             return self.methods[name]
         spelled, known = registry.ways(name) if isinstance(name, str) else [], [way for way in self.methods if way]
@@ -69,7 +69,7 @@ class Ways:
                 getattr(weights, event)(learner)
 
     def networks(self, learner: "Learner") -> list[Network]:
-        """The live network, and all those that a test asks instead."""
+        """The live network, and all others that are tested."""
         asked = [learner.network, *(weights(learner) for weights in self.weights)]
         return list({id(network): network for network in asked}.values())
 
@@ -78,7 +78,7 @@ class Ways:
     def scores(self, learner: "Learner", x: Any, *names: str) -> tuple[list[Tensor], list[Label]]:
         """The scores of samples by each of these ways, (n, labels) each, and the labels; changes nothing.
 
-        They are those of the learner's last complete step, also while another thread is within the next one.
+        They come from the learner's last complete step, even while another thread is taking the next one.
         """
         methods = [self.method(name) for name in names]
         with learner.snapshots.asked(learner) as snapshot:
@@ -89,14 +89,14 @@ class Ways:
             samples, kind = admission.samples(asked[0], x)
             parts = samples.to(learner.device).split(EVALUATION_BATCH)
             with nullcontext() if learner.network.known else snapshot.passing:
-                if snapshot.kind is None:  # only a step may decide of what kind all samples are
+                if snapshot.kind is None:  # only a step may fix the kind of all samples
                     fitted = cloned(snapshot.network)
                     admission.fit(fitted, samples, kind)
                     for view in asked:
                         view.network, view._copies, view._cache = fitted, Copies(), Cache()
                 scored = [[view.method.prediction(view, part) for view in asked] for part in map(unit, parts)]
             labels = list(snapshot.labels)
-            unseen = asked[0].network.rows - len(labels)  # rows that the head started with and no class has yet
+            unseen = asked[0].network.rows - len(labels)  # rows that the head started with and no class uses yet
         columns = [torch.cat(column) for column in zip(*scored, strict=True)]
         return [scores[:, : scores.shape[1] - unseen] for scores in columns], labels
 
@@ -104,7 +104,7 @@ class Ways:
 def view_of(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":
     """A learner with the state of the snapshot, for one test; tests of the same samples share what they compute."""
     assert snapshot.memory is not None
-    view = object.__new__(type(learner))  # shares everything else; `copy.copy` would make generators of its own
+    view = object.__new__(type(learner))  # shares everything else; `copy.copy` would make its own generators
     vars(view).update(vars(learner))
     view.method, view.network, view.memory, view.kept = method, snapshot.network, snapshot.memory, snapshot.kept
     view.labels, view.kind, view.steps = snapshot.labels, snapshot.kind, snapshot.steps

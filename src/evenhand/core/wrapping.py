@@ -1,4 +1,4 @@
-"""Wrapping: any classifier becomes a trunk, with a passage where its last linear layer was."""
+"""Wrapping: turn any classifier into a trunk, with a passage in place of its last linear layer."""
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass
@@ -12,7 +12,7 @@ from evenhand import errors
 from evenhand.core.cloning import cloned
 from evenhand.core.draws import seeded
 
-Key = str | int | None  # of the features in what a module returns; None if it returns them alone
+Key = str | int | None  # of the features in a module's output; None if it returns only them
 
 
 class HeadError(errors.InputError):
@@ -20,7 +20,7 @@ class HeadError(errors.InputError):
 
 
 class Passage(nn.Identity):
-    """Stands where the layer was that our head replaces, and passes on the features that it gets."""
+    """Takes the place of the layer that our head replaces, and passes on the features."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Passage(nn.Identity):
 
 
 class Replaced:
-    """A layer that was replaced, by its names in the module; copies of the module share it."""
+    """A replaced layer with its names in the module; copies of the module share it."""
 
     def __init__(self, names: list[str], layer: nn.Linear) -> None:
         self.names, self.layer = names, layer
@@ -42,14 +42,14 @@ class Replaced:
         return self.names[0]
 
     def put(self, module: nn.Module, part: nn.Module) -> None:
-        """Put a part in the place of the layer, or the layer back there."""
+        """Put a part in place of the layer, or put the layer back."""
         for name in self.names:
             parent, _, attribute = name.rpartition(".")
             setattr(module.get_submodule(parent), attribute, part)
 
 
 def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, Replaced]:
-    """Put a passage in the place of a module's last Linear, or of the one called `head`; this changes the module."""
+    """Replace a module's last Linear, or the one called `head`, with a passage; this changes the module."""
     kind = type(module).__name__
     if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
         raise errors.InputError("This module is compiled. Pass the original one, with compile=True.")
@@ -76,7 +76,7 @@ def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, Replac
 
 
 def _end(module: nn.Module) -> nn.Module:
-    """Where a Sequential certainly ends; of other modules the last Linear, which may be their end."""
+    """The last layer of a Sequential; of other modules the last Linear, which may be their last layer."""
     while isinstance(module, nn.Sequential) and len(module):
         module = module[-1]
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
@@ -87,14 +87,14 @@ def _end(module: nn.Module) -> nn.Module:
 def trial(
     trunk: nn.Module, name: str, dim: int, arguments: tuple[tuple[Any, ...], dict[str, Any]], output: Key
 ) -> tuple[Key, Tensor]:
-    """Pass one sample through a trunk; where the features are in what it returns, and they themselves.
+    """Pass one sample through a trunk; returns where its output holds the features, and the features.
 
-    It must return what the passage, in the place of the layer `name`, passes on: alone, in a tuple or in a dict. After
-    a passage over a sequence it may be one of its places.
+    The trunk must return what the passage in place of the layer `name` passes on: alone, in a tuple or in a dict. If
+    that is a sequence, it may return one of its positions.
     """
     copied, kind = cloned(trunk).eval(), type(trunk).__name__
     passages = [part for part in copied.modules() if isinstance(part, Passage)]
-    passed: list[tuple[Tensor, Tensor]] = []  # also as it was when it was passed
+    passed: list[tuple[Tensor, Tensor]] = []  # with a copy, in case it is changed later
     for passage in passages:
         passage.register_forward_hook(lambda _, __, features: passed.append((features, features.clone())))
     positional, named = arguments
@@ -130,7 +130,7 @@ def trial(
 
 
 def _same_in_training(copied: nn.Module, arguments: Any, key: Key, passed: list[tuple[Tensor, Tensor]]) -> bool:
-    """Whether the features are in the same place of what a copy returns in training mode, where it may return more."""
+    """Whether a copy returns the features in the same place in training mode, where it may return more."""
     positional, named = (
         [torch.cat([x, x]) for x in arguments[0]],
         {n: torch.cat([x, x]) for n, x in arguments[1].items()},
@@ -139,13 +139,13 @@ def _same_in_training(copied: nn.Module, arguments: Any, key: Key, passed: list[
     try:
         with seeded(0, "trial"):
             value = picked(copied.train()(*positional, **named), key)
-    except Exception:  # whatever two equal samples cannot be used for; a step will tell
+    except Exception:  # some modules cannot take two equal samples; a step will tell
         return True
     return not passed or _same(value, *passed[-1])
 
 
 def picked(returned: Any, key: Key) -> Tensor:
-    """The features in what a trunk has returned; it may return more in one mode than in the other."""
+    """The features in a trunk's output, which may hold more in one mode than in the other."""
     if isinstance(returned, Tensor):
         return returned
     found = _items(returned)
@@ -165,7 +165,7 @@ def _items(returned: Any) -> dict[Key, Tensor]:
 
 
 def _same(value: Tensor, passed: Tensor, before: Tensor) -> bool:
-    """Whether a returned tensor is the one that was passed, unchanged, or one of its places."""
+    """Whether a returned tensor is the one that was passed, unchanged, or one of its positions."""
     if value.data_ptr() == passed.data_ptr() and value.shape == passed.shape:
         return torch.equal(value, before)
     if passed.ndim < 3 or value.shape[1:] != passed.shape[-1:]:
