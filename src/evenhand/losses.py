@@ -1,11 +1,11 @@
-"""Losses for a loop of one's own, in plain PyTorch, Lightning or Avalanche; they need a `DualLinear` as the head.
+"""Losses for your own loop, in plain PyTorch, Lightning or Avalanche; they need a `DualLinear` as the head.
 
     head = DualLinear(dim=256, rows=10)
     h = trunk(torch.cat([x, past_x]))
     loss = losses.uer(head, (h[:n], y), (h[n:], past_y))
     predicted = head(trunk(x), "dot").argmax(1)
 
-A whole loop is in `examples/plain_loop.py`.
+For a complete loop, see `examples/plain_loop.py`.
 """
 
 import torch.nn.functional as F
@@ -20,18 +20,18 @@ Samples = tuple[Tensor, Tensor]  # features (n, dim), and classes (n,) as rows o
 
 
 def uer(head: DualLinear, batch: Samples, replay: Samples | None = None, *, alpha: float = 0.5) -> Tensor:
-    """L = L_c + L_p of UER (Eq. 10 to 12): to the bit what a `Learner` descends.
+    """L = L_c + L_p of UER (Eq. 10 to 12), bit for bit the loss that a `Learner` minimises.
 
     Parameters
     ----------
     head
-        The last layer. `head.grow` adds rows for new classes; an optimizer must be given its parameters again then.
+        The last layer. `head.grow` adds rows for new classes; then give its parameters to the optimizer again.
     batch
         Features and classes of the stream's samples.
     replay
         Those of the samples from the memory, if there are any.
     alpha
-        The weight of the dot product in replaying, against that of the cosine.
+        The weight of the dot product in replaying; that of the cosine is 1 - alpha.
     """
     scoring = unbiased(alpha)
     learning = mixed(head, batch, scoring.learn)

@@ -1,4 +1,4 @@
-"""The methods, one paper per file. Read er.py, then uer.py; all others have the same shape."""
+"""The methods, one paper per file. Read er.py, then uer.py; all others have the same structure."""
 
 from evenhand.methods import (
     agem,

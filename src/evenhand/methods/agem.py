@@ -9,7 +9,7 @@ Deviations
 ----------
 1. Stream and memory always use separate passes, since each needs its own gradient.
 
-Cost: two gradients of 10 samples, that of ER: C_D = 1.
+Cost: two gradients of 10 samples each, as much as ER: C_D = 1.
 
 Chaudhry et al., Efficient Lifelong Learning with A-GEM, ICLR 2019.
 """
@@ -47,7 +47,7 @@ class DescendProjected(Descend):
 
 
 def project(g: Sequence[Tensor], g_ref: Sequence[Tensor]) -> list[Tensor]:
-    """Remove from g the component that goes against g_ref; both are lists over the parameters."""
+    """Remove from g the component that opposes g_ref; both are lists over the parameters."""
     across = torch.stack([torch.sum(a * b) for a, b in zip(g, g_ref, strict=True)]).sum()
     along = torch.stack([torch.sum(b * b) for b in g_ref]).sum()
     # No branch, so that a GPU need not wait: where the two agree, nothing is removed.

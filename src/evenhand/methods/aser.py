@@ -15,7 +15,7 @@ Deviations
 3. The number of candidates per class is 2 by default; its authors use different numbers for different datasets.
 
 Cost: ER's 60, and forward passes that grow with the number of classes C: 2 x 2C + 10 in retrieval and 4C + 10 in
-storage, 160 of 60 with the ten classes of the check.
+storage, 160 against 60 with the ten classes of the check.
 
 Shim et al., Online Class-Incremental Continual Learning with Adversarial Shapley Value, AAAI 2021.
 """
@@ -36,7 +36,7 @@ from evenhand.methods.er import CrossEntropy, er
 
 @part("evenhand.methods.aser.Shapley")
 class Shapley:
-    """What retrieval and storage share: the number of neighbours that vote, and of candidates per class."""
+    """Parameters of both retrieval and storage: the number of neighbours that vote, and of candidates per class."""
 
     k: int = 3
     n: int = 2
@@ -118,7 +118,7 @@ class JointCrossEntropy(CrossEntropy):
 def shapley(candidates: Tensor, labels: Tensor, points: Tensor, truths: Tensor, k: int) -> Tensor:
     """The KNN-Shapley value of every candidate for every evaluation point, (points, candidates)."""
     count = len(candidates)
-    # One product of matrices, in float64: in float32 it would lose the distances of near neighbours.
+    # One matrix product, in float64: float32 would lose the distances of near neighbours.
     order = torch.cdist(points.double(), candidates.double()).argsort(dim=1, stable=True)
     match = (labels[order] == truths.unsqueeze(1)).to(candidates.dtype)
     rank = torch.arange(1, count + 1, device=candidates.device, dtype=candidates.dtype)
@@ -129,7 +129,7 @@ def shapley(candidates: Tensor, labels: Tensor, points: Tensor, truths: Tensor, 
 
 
 def balanced(memory: Memory, n: int, generator: Generator, without: Tensor | None = None) -> Tensor:
-    """Draw up to n slots of every class, except some slots."""
+    """Draw up to n slots of every class, leaving out the slots in `without`."""
     slots = outside(memory, without)
     slots = slots[torch.randperm(len(slots), generator=generator)]
     classes = memory.columns["y"].cpu()[slots]
@@ -150,7 +150,7 @@ def outside(memory: Memory, slots: Tensor | None) -> Tensor:
 
 @torch.no_grad()
 def features(learner: Learner, *batches: Batch) -> list[Tensor]:
-    """The features of raw samples, in eval mode, as many at a time as are fastest."""
+    """The features of raw samples, in eval mode, in batches of the fastest size."""
     pieces = torch.cat([unit(batch.x) for batch in batches]).split(EVALUATION_BATCH)
     h = torch.cat([learner.folded_copy().features(piece) for piece in pieces])
     return list(h.split([len(batch) for batch in batches]))

@@ -1,4 +1,4 @@
-"""Counted: a softmax over the classes of the step, each as often as it occurs.
+"""Counted: a softmax over the classes of the step, each weighted by how often it occurs.
 
 ER, but the softmax of both losses runs over the classes that occur in B and B_M together, weighted by their counts n_c:
 
@@ -31,7 +31,7 @@ from evenhand.methods.pcr import proxy_contrast
 
 @part("evenhand.methods.counted.CountedCrossEntropy")
 class CountedCrossEntropy:
-    """The cross-entropy of batch and replay, among the classes of both, counted."""
+    """The cross-entropy of batch and replay over the classes of both, weighted by their counts."""
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
         h, past = learner.features(batch, replay)

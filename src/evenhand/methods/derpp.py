@@ -10,10 +10,10 @@ Deviations
 2. R1 and R2 are the halves of one draw of 2R, so they have no sample in common.
 3. It stores the dot logits of the raw view from the forward pass of the stream, also under `+uer`; with
    `views="replace"`, where the network never sees the raw view, those of the augmented one.
-4. a and b are those of its authors. In public code by the first author of the UER paper one draw of R serves as both R1
+4. a and b are its authors' values. In public code by the first author of the UER paper one draw of R serves as both R1
    and R2, and b = 1: `derpp(b=1.0, shared=True)`, which is the row of that paper's tables here.
 
-Cost: 10 samples more than ER, C_D = 1.5; with a shared draw that of ER.
+Cost: 10 samples more than ER, C_D = 1.5; with a shared draw, that of ER.
 
 Buzzega et al., Dark Experience for General Continual Learning: a Strong, Simple Baseline, NeurIPS 2020.
 """
@@ -75,10 +75,10 @@ class DarkExperience:
 
 @part("evenhand.methods.derpp.DarkShared")
 class SharedDarkExperience(DarkExperience):
-    """The same with one draw, which is both R1 and R2."""
+    """The same with one draw that serves as both R1 and R2."""
 
     def passed(self, learner: Learner, batch: Batch, replay: Batch | None) -> tuple[Tensor, Replayed, Replayed]:
-        """The features of the batch, and twice the replay with its own."""
+        """The features of the batch, and the replay with its features, twice."""
         h, past = learner.features(batch, replay)
         return h, (replay if replay and "logits" in replay.extra else None, past), (replay, past)
 

@@ -1,14 +1,14 @@
 """EMA: averaged weights, as a way to test any method.
 
-Training stays as it is, to the bit; a test asks an exponential moving average of the weights and of the running
-statistics, which follows them after every step:
+Training stays the same, bit for bit; a test uses an exponential moving average of the weights and of the running
+statistics, updated after every step:
 
     theta' <- d theta' + (1 - d) theta,   d = min(decay, (1 + t) / (10 + t)) at step t
 
 At a constant learning rate SGD circles around good weights, and their average lies nearer to the middle. It also
 forgets more slowly, since it still holds some of the weights from before the newest classes arrived. New rows of the
 head start as copies and would lag behind those of the live network, so that a slow average hardly ever predicts the
-newest classes. Therefore each row of the head is warmed up by its own age, and keeps up while the trunk and the old
+newest classes. So each row of the head is warmed up according to its own age, and keeps up while the trunk and the old
 rows are averaged slowly; `by_row=False` treats all alike. The defaults were chosen on held-out samples
 (`results/search`).
 
@@ -40,10 +40,10 @@ from evenhand.core.registry import way
 
 @part("evenhand.methods.ema.Averaged")
 class Averaged:
-    """An exponential moving average of all that training moves."""
+    """An exponential moving average of everything that training changes."""
 
     decay: float
-    by_row: bool = False  # as it was before there was a choice
+    by_row: bool = False  # as before this option existed
 
     def __post_init__(self) -> None:
         errors.number("The 'decay' parameter of ema", self.decay, 0, 1)
@@ -51,12 +51,12 @@ class Averaged:
 
     @property
     def name(self) -> str:
-        """What the learner keeps it by."""
+        """The name under which the learner keeps it."""
         return f"ema.{self.decay}{'.by_row' * self.by_row}"
 
     @property
     def way(self) -> str:
-        """The way to test that asks these weights."""
+        """The way to test that uses these weights."""
         return f"ema(decay={self.decay}, by_row={self.by_row})"
 
     def __call__(self, learner: Learner) -> Network:
@@ -83,7 +83,7 @@ class Averaged:
             average.copy_(before.lerp_(live, share))
 
     def _rows(self, learner: Learner) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """The head's tensors with a decay by row: the average, what it was, the live one, and the share of that."""
+        """The head's tensors to decay by row: the average, a copy of it, the live tensor, and its new share."""
         if not self.by_row:
             return []
         name = f"{self.name}.arrived"
@@ -100,14 +100,14 @@ class Averaged:
 
 
 def tensors(network: Network) -> list[Tensor]:
-    """Everything that training may move."""
+    """Everything that training may change."""
     return [*network.parameters(), *network.buffers()]
 
 
 def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]:
     """The floating-point tensors of both networks.
 
-    Collecting them takes longer than averaging them, so it is done again only for a new head or other buffers.
+    Collecting them takes longer than averaging them, so it is repeated only for a new head or new buffers.
     """
     before, *found = _floats.get(average, ([],))
     now = [live.head.weight, *live.buffers()]

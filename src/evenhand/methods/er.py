@@ -39,7 +39,7 @@ class Uniform:
 
 @part("evenhand.methods.er.CrossEntropy")
 class CrossEntropy:
-    """The mean cross-entropy of the batch and that of the replayed samples, each on the logits its phase asks for."""
+    """The mean cross-entropy of the batch and that of the replayed samples, each on the logits of its phase."""
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
         h, past = learner.features(batch, replay)
@@ -51,7 +51,7 @@ class CrossEntropy:
 
 @part("evenhand.methods.er.Descend")
 class Descend:
-    """One step of the optimizer down the gradient of L_c + L_p."""
+    """One optimizer step down the gradient of L_c + L_p."""
 
     def __call__(self, learner: Learner, losses: Losses) -> None:
         if losses.total is not None:
@@ -63,8 +63,8 @@ class Reservoir:
     """Keep every sample of the stream with equal probability (algorithm R).
 
     The memory is filled first; then sample number n, counting from 1, replaces slot j = randint(0, n) if j < |M|. After
-    samples were erased, new ones first take the places of those erased and of those of their kind that had not been
-    kept, each equally likely (Gemulla et al., VLDB 2006), so that the probabilities stay equal.
+    an erasure, new samples first make up for the erased ones and for those like them that had not been kept, each
+    equally likely (Gemulla et al., VLDB 2006), so that the probabilities stay equal.
     """
 
     def __call__(self, learner: Learner, batch: Batch) -> None:
@@ -79,13 +79,13 @@ class Reservoir:
 
 
 def reservoir(memory: Memory, u: float) -> int:
-    """The slot of the next sample of the stream; none if it is |M| or more."""
+    """The slot of the next sample of the stream; |M| or more if it is not kept."""
     memory.offered += 1
     return memory.offered - 1 if memory.offered <= memory.size else int(u * memory.offered)
 
 
 def replacing(memory: Memory, u: float) -> int:
-    """The slot of the next sample after some were erased: a hole, as often as an erased sample left one."""
+    """The slot of the next sample after an erasure: a hole with probability holes / (holes + missed), or none."""
     if u * (memory.holes + memory.missed) >= memory.holes:
         memory.missed -= 1
         return memory.size
@@ -95,7 +95,7 @@ def replacing(memory: Memory, u: float) -> int:
 
 @part("evenhand.methods.er.Argmax")
 class Argmax:
-    """The logits of the form that the scoring tests with; the largest one is the prediction."""
+    """The logits in the form that the scoring uses for tests; the largest one is the prediction."""
 
     def __call__(self, learner: Learner, x: Tensor) -> Tensor:
         scoring = learner.method.scoring

@@ -13,7 +13,7 @@ Deviations
 2. Q, an MLP from 2C over 128 to C, grows with the head; new entries are drawn uniformly in +-1/sqrt(128).
 3. Q reads dot logits, and the two last terms are computed on them, also under `+uer`.
 
-Cost: 120 for both views, 60 for the virtual step, 50 + 50 to score the candidates: 280 of ER's 60.
+Cost: 120 for both views, 60 for the virtual step, 50 + 50 to score the candidates: 280 against ER's 60.
 
 Gu et al., Not Just Selection, but Exploration: Online Class-Incremental Continual Learning via Dual View Consistency,
 CVPR 2022.
@@ -51,7 +51,7 @@ class QNet(nn.Module):
         self.out_bias = nn.Parameter(torch.empty(0))
 
     def grow(self, count: int, generator: Generator | None = None) -> None:
-        """Append classes, each drawn whole."""
+        """Append classes, each drawn in one piece."""
         drawn = (torch.rand(count, 3 * HIDDEN + 1, generator=generator) * 2 - 1) / math.sqrt(HIDDEN)
         into, out, bias = drawn.to(self.out).split([2 * HIDDEN, HIDDEN, 1], dim=1)
         into = into.unflatten(1, (2, HIDDEN)).transpose(0, 1)
@@ -124,7 +124,7 @@ class MostInterferedGradients(MostInterfered):
 
 
 def cost(sizes: Sizes, candidates: int) -> float:
-    """The units of both views; if there is a choice, those of a virtual step with both and of the candidates."""
+    """The units of both views; with more candidates than replays, also a virtual step and passes of the candidates."""
     both = sizes._replace(views=2)
     return both.er + (both.learned(sizes.batch) + 2 * candidates) * (candidates > sizes.replay)
 

@@ -16,8 +16,8 @@ Deviations
 3. The UER paper does not mention the non-negative weights. Its own paper has them, so that the norm of a class reflects
    the size of its logits; `clip=False` leaves them out.
 
-Cost: that of ER, C_D = 1; with distillation a teacher's forward pass on 20 samples, 80 of ER's 60. Needs to know where
-stages end.
+Cost: that of ER, C_D = 1; with distillation a teacher's forward pass on 20 samples, 80 against ER's 60. Needs to know
+where stages end.
 
 Zhao et al., Maintaining Discrimination and Fairness in Class Incremental Learning, CVPR 2020.
 """
@@ -43,7 +43,7 @@ TEACHER = "er_wa.teacher"  # the network at the last boundary, aligned
 
 @part("evenhand.methods.er_wa.Aligned")
 class ArgmaxAligned:
-    """Score as ER does, by weights that are aligned when a stage ends."""
+    """Score as ER does, with weights that are aligned when a stage ends."""
 
     persist: bool = True
 
@@ -77,7 +77,7 @@ def align(network: Network, stages: list[int]) -> Network:
 
 @part("evenhand.methods.er_wa.AlignedTeacher")
 class ArgmaxAlignedTeacher(ArgmaxAligned):
-    """The same; the network that a stage ends with teaches the next one."""
+    """The same; the network at the end of a stage becomes the teacher of the next."""
 
     def boundary(self, learner: Learner) -> None:
         ArgmaxAligned.boundary(self, learner)
@@ -108,7 +108,7 @@ def _distilled(learner: Learner, phase: Phase, batch: Batch, h: Tensor) -> Tenso
 
 @part("evenhand.methods.er_wa.DescendClipped")
 class DescendClipped(Descend):
-    """One step of the optimizer, after which no weight of the head is negative."""
+    """One optimizer step, after which negative weights of the head are set to 0."""
 
     def __call__(self, learner: Learner, losses: Losses) -> None:
         Descend.__call__(self, learner, losses)
@@ -117,7 +117,7 @@ class DescendClipped(Descend):
 
 @register(cost=lambda sizes, distil: sizes.er * (4 / 3 if distil else 1))
 def er_wa(persist: bool = True, clip: bool = True, distil: bool = False) -> Method:
-    """Weight aligning: at a stage's end its classes get the norm of the old ones."""
+    """Weight aligning: at the end of a stage, scale its classes to the norm of the old ones."""
     method = er()
     if errors.truth("The 'clip' parameter of er_wa", clip):
         method = method.but(update=DescendClipped())

@@ -1,12 +1,12 @@
-"""Even: the most that existing parts reach at the cost of ER, for those who just want that.
+"""Even: the best combination of existing parts that we know at the cost of ER.
 
-PCR, but tested with averaged weights, whose head's rows are warmed up each by its own age:
+PCR, but tested with averaged weights, where each row of the head is warmed up according to its own age:
 
     even = pcr+ema(decay=0.998, by_row=True)
 
 PCR contrasts every sample with the classes of the step alone, so that no class is pushed away while it is absent; the
-average of the last hundreds of steps undoes much of what the newest batches overwrite; the warm-up by row lets new
-classes keep up with it. Nothing of it costs a pass through the network.
+average over hundreds of steps undoes much of what the newest batches overwrite; the warm-up by row lets new classes
+keep up with it. None of this adds a pass through the network.
 
 Evidence: final average accuracy in % on held-out training samples (previous / current classes), seed 1; all trials,
 with other methods, tests and decays, are in `results/search`.

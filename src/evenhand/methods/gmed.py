@@ -1,6 +1,6 @@
 """GMED: gradient-based memory editing.
 
-ER, but each drawn sample is edited before it is replayed, and stays so: it moves to where the coming step hurts more,
+ER, but each drawn sample is edited, stored again and replayed: it moves to where the coming step hurts more,
 
     x <- x + stride (1 - decay)^age (grad_x l_{theta_v}(x) - grad_x l_theta(x) - beta grad_x l_theta(x)),
 
@@ -10,10 +10,10 @@ Deviations
 ----------
 1. The sign of the beta term is the paper's; its code has the opposite one: `sign="code"`.
 2. Images are edited in their raw view and kept as floats in [0, 1], since rounding to bytes would undo small edits;
-   floats outside that range are refused.
+   floats outside that range are rejected.
 
 Cost: 60 for the step, 30 for the virtual one, and 20 + 20 for the gradients of 10 samples' pixels before and after,
-which need no gradients of weights: 130 of ER's 60.
+which need no gradients of weights: 130 against ER's 60.
 
 Jin et al., Gradient-based Editing of Memory Examples for Online Task-free Continual Learning, NeurIPS 2021.
 """

@@ -12,8 +12,8 @@ Deviations
 2. The gradient of the batch is the mean of those of its samples, which in eval mode is the same.
 3. Candidates are drawn with weights (s - min) / (max - min + 0.01), or uniformly if all weights are zero.
 
-Cost: 60 for the step, 30 for the gradients of 10 samples and 300 for those of 10 x 10 memories: 390 of ER's 60. Torch
-counts the vectorised gradients of single samples four times.
+Cost: 60 for the step, 30 for the gradients of 10 samples and 300 for those of 10 x 10 memories: 390 against ER's 60.
+Torch counts the vectorised gradients of single samples four times.
 
 Aljundi et al., Gradient based Sample Selection for Online Continual Learning, NeurIPS 2019.
 """
@@ -75,7 +75,7 @@ class DiverseGradients:
 
 
 def candidates(scores: Tensor, count: int, generator: Generator) -> Tensor:
-    """Draw slots without replacement, preferably those with high scores; fewer if fewer have a weight."""
+    """Draw slots without replacement, preferably those with high scores; fewer if fewer have a weight above 0."""
     scores = scores.cpu().double()
     weights = (scores - scores.min()) / (scores.max() - scores.min() + 0.01)
     if not weights.any():
@@ -84,7 +84,7 @@ def candidates(scores: Tensor, count: int, generator: Generator) -> Tensor:
 
 
 def replaces(stored: Tensor, new: Tensor, generator: Generator) -> Tensor:
-    """Whether each new sample takes the place of its candidate."""
+    """Whether each new sample replaces its candidate."""
     old, fresh = (stored.cpu() + 1) / 2, (new + 1) / 2
     draws = torch.rand(len(new), generator=generator)
     return draws * (old + fresh) < old

@@ -11,7 +11,7 @@ Deviations
 1. The virtual step learns the views that the real one will learn; candidates are scored by their raw view.
 2. The gradient of the stream is computed again in the real step, where a joint pass normalises B and B_M together.
 
-Cost: 60 for the step, 30 for the virtual one, 50 + 50 to score the candidates before and after: 190 of ER's 60.
+Cost: 60 for the step, 30 for the virtual one, 50 + 50 to score the candidates before and after: 190 against ER's 60.
 
 Aljundi et al., Online Continual Learning with Maximally Interfered Retrieval, NeurIPS 2019.
 """
@@ -58,7 +58,7 @@ class MostInterfered:
 
 
 def cost(sizes: Sizes, candidates: int) -> float:
-    """ER's units; if there is a choice, those of a virtual step and of two passes of the candidates."""
+    """ER's units; with more candidates than replays, also a virtual step and two passes of the candidates."""
     return sizes.er + (sizes.learned(sizes.batch) + 2 * candidates) * (candidates > sizes.replay)
 
 

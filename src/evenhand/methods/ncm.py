@@ -4,7 +4,7 @@ The scores of a sample are its similarities to the mean feature of each class in
 
     y^ = argmax_c h(x)/|h(x)| . mean_c,   mean_c the renormalised mean of the memory's normalised features
 
-Training stays as it is. SCR, which has no classifier, is always tested so.
+Training stays the same. SCR, which has no classifier, is always tested this way.
 
 Cost: that of the method; a test passes the memory through the network once more.
 

@@ -1,21 +1,21 @@
 """OBC: online bias correction.
 
-ER, but the head that is tested learns from the memory alone. ER's step trains the features with an auxiliary head; then
-one more batch of the memory moves the tested head, which thus never takes over the bias that the stream brings:
+ER, but the tested head learns from the memory alone. ER's step trains the features with an auxiliary head; then one
+more memory batch updates the tested head, which thus never picks up the bias of the stream:
 
     theta, W', b' <- theta, W', b' - lambda grad(L_c + L_p)                       the step of ER, by the auxiliary head
     W, b <- W, b - lambda grad_{W, b} E_{B_M'}[l(p(x), y)]                        features detached
 
 Deviations
 ----------
-1. Its code is not available. Two heads are how public summaries read its advice to optimise the output layer separately
-   from the layers before it. One head that both steps move, our first reading, is `apart=0`; with `separate=True` as
-   well the first step is undone in that head.
+1. Its code is not available. Public summaries read its advice to optimise the output layer separately from the layers
+   before it as two heads. `apart=0` is our first reading, one head that both steps update; with `separate=True` as
+   well, the first step is undone in that head.
 2. The second batch has 10 samples, the size of a replay, since the UER paper counts 1.5 times the cost of ER; others
-   take 50 (`apart=50`).
+   use 50 (`apart=50`).
 3. The features of the second batch use batch statistics and leave the running statistics alone.
 
-Cost: 10 more samples forward, 70 of ER's 60 (the paper counts 1.5).
+Cost: 10 more samples forward, 70 against ER's 60 (the UER paper counts 1.5).
 
 Chrysakis and Moens, Online Bias Correction for Task-Free Continual Learning, ICLR 2023.
 """
@@ -37,14 +37,14 @@ from evenhand.methods.er import CrossEntropy, Descend, er
 
 @part("evenhand.methods.obc.Corrected")
 class HeadCorrection(Descend):
-    """A step of ER, then one of the head alone on a further batch of the memory."""
+    """A step of ER, then one of the head alone on another memory batch."""
 
     def __call__(self, learner: Learner, losses: Losses) -> None:
         Descend.__call__(self, learner, losses)
         self.correct(learner)
 
     def correct(self, learner: Learner, size: int | None = None) -> None:
-        """Let one more batch of the memory move the head; it has the size of a replay by default."""
+        """Update the head with one more memory batch, by default of the size of a replay."""
         second = learner.recall(learner.memory.sample(size or learner.replay, learner.generators["retrieval"]))
         if second:
             with learner.scratch_copy(), torch.no_grad():
@@ -97,7 +97,7 @@ class SizedHeadCorrection(HeadCorrection):
 
 @register(cost=lambda sizes, apart: sizes.er + sizes.views * (apart or sizes.replay))
 def obc(separate: bool = False, apart: int = 10) -> Method:
-    """Online bias correction: one more memory batch a step moves the tested head alone (the UER paper counts 1.5)."""
+    """Online bias correction: one more memory batch a step updates only the tested head (the UER paper counts 1.5)."""
     separate = errors.truth("The 'separate' parameter of obc", separate)
     if separate and apart:
         raise errors.wrong("The 'apart' parameter of obc", "be 0 with separate=True, which has one head", apart)

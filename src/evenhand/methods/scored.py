@@ -1,4 +1,4 @@
-"""Any scoring: which logits learn, replay and test, each chosen on its own; `dot` and `cos` test any method so.
+"""Any scoring: choose the logits of learning, replaying and testing separately; `dot` and `cos` are ways to test.
 
 ER, but every phase uses dot products or cosines, as chosen; Table 1 of the UER paper compares all eight combinations:
 

@@ -10,7 +10,7 @@ Deviations
 ----------
 1. It always uses two views, raw and augmented; the augmentation is "scr" unless another one is set.
 2. With R = 10 it is weak, as in the UER paper; its own paper replays 100 samples (`--replay 100`).
-3. T = 0.07, and a pass for each view, which stream and memory share, are the defaults of its authors' code. Their
+3. T = 0.07, and one pass per view, shared by stream and memory, are the defaults of its authors' code. Their
    configurations for 100 samples have T = 0.1; with `by_view=False` both views share a pass.
 4. `+uer` adds the UER loss on the linear head, and tests the head (our choice).
 
@@ -75,7 +75,7 @@ class SupervisedContrast:
 
 @part("evenhand.methods.scr.ContrastiveByView")
 class ContrastByView(SupervisedContrast):
-    """The same with a pass for each view, which stream and memory share."""
+    """The same with one pass per view, shared by stream and memory."""
 
     passes = "separate"
 
@@ -89,7 +89,7 @@ class ContrastByView(SupervisedContrast):
 
 
 def contrast(z: Tensor, y: Tensor, temperature: float) -> Tensor:
-    """The supervised contrastive loss of normalised projections (n, d), in the mean over anchors."""
+    """The supervised contrastive loss of normalised projections (n, d), averaged over anchors."""
     others = ~torch.eye(len(y), dtype=torch.bool, device=z.device)
     positive = (y.unsqueeze(0) == y.unsqueeze(1)) & others
     similarities = (z @ z.T / temperature).masked_fill(~others, -torch.inf)

@@ -11,7 +11,7 @@ Deviations
 1. Its authors distil on B as well; here only on R. `distil=False` leaves it out.
 2. A class of an earlier stage that returns in B joins the softmax of L_c for that batch.
 
-Cost: the teacher's forward pass on 10 samples, 70 of ER's 60. Needs to know where stages end.
+Cost: the teacher's forward pass on 10 samples, 70 against ER's 60. Needs to know where stages end.
 
 Ahn et al., SS-IL: Separated Softmax for Incremental Learning, ICCV 2021.
 """
@@ -81,12 +81,12 @@ class SeparatedSoftmax:
 
 
 def classes_before(learner: Learner) -> int:
-    """How many classes there were before the current stage; its own have the rows from there on."""
+    """How many classes there were before the current stage, whose own rows come after them."""
     return learner.kept.get(STAGES, [0])[-1]
 
 
 def distillation(logits: Tensor, taught: Tensor, stages: list[int]) -> Tensor:
-    """The sum over stages of KL(teacher || student), each over the stage's own classes, in the mean over samples."""
+    """The sum over stages of KL(teacher || student), each over the stage's own classes, averaged over samples."""
     total = logits.new_zeros(())
     for low, high in zip([0, *stages[:-1]], stages, strict=True):
         if high > low:

@@ -7,13 +7,13 @@ and the test uses both:
     L_p = E_{B_M}[alpha l(p_dot(x), y) + (1 - alpha) l(p_cos(x), y)]                    (Eq. 12)
     y^  = argmax_c p_dot(x)[c], c in C_t                                               (Eq. 13)
 
-New classes are learned in the angle, where the bias to them arises; only replayed samples move the bias b, and they
-raise the norm of the old classes, so that the dot product gives old and new an even hand. UER-A is alpha = 1.
+New classes are learned in the angle, where the bias towards them arises; only replayed samples change the bias b, and
+they raise the norm of the old classes, so the dot product treats old and new with an even hand. UER-A is alpha = 1.
 
 Deviations
 ----------
 1. alpha = 0.5 by default, where the paper finds the best results; the paper chooses it on held-out training data.
-2. Line 9 of Algorithm 1 prints theta + lambda grad L; it is read as descent.
+2. Line 9 of Algorithm 1 prints theta + lambda grad L; we read it as descent.
 3. The paper says of UER-A only that it lacks "scale adjustment". We read this as alpha = 1, which is row 8 of Table 1;
    with `full=True` both losses count in full, L_p = E_{B_M}[l(p_dot(x), y) + l(p_cos(x), y)].
 
