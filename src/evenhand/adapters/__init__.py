@@ -1,1 +1,1 @@
-"""Evenhand for users of other libraries: `adapters.sklearn` and `adapters.river`, each with an extra of its name."""
+"""Adapters for other libraries: `adapters.sklearn` and `adapters.river`, each with an extra of the same name."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class EvenhandClassifier(MiniBatchClassifier):
     """A river classifier that learns with a small memory of the past and takes new classes at any time.
 
-    A step learns one sample, or all rows of a frame, together with samples from the memory. Features are numbers; one
-    that a sample lacks is 0.
+    A step learns one sample, or all rows of a frame, together with samples from the memory. Features are numbers; a
+    missing one counts as 0.
 
     Parameters
     ----------
@@ -50,12 +50,12 @@ class EvenhandClassifier(MiniBatchClassifier):
     seed
         Seed of all random draws.
     device
-        A torch device; "auto" takes a GPU if there is one.
+        A torch device; "auto" uses a GPU if there is one.
 
     Attributes
     ----------
     learner
-        The `Learner`, with all that it offers; None before the first sample.
+        The underlying `Learner`; None before the first sample.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class EvenhandClassifier(MiniBatchClassifier):
         self.seed = seed
         self.device = device
         self.learner: Learner | None = None
-        self._columns: dict[Hashable, None] = {}  # the names in their order
+        self._columns: dict[Hashable, None] = {}  # the names, in order
 
     @property
     def _multiclass(self) -> bool:
@@ -141,7 +141,7 @@ class EvenhandClassifier(MiniBatchClassifier):
             settings = {name: getattr(self, name) for name in names}
             learner = new_learner(self.network, (len(self._columns),), **settings)
         observe(learner, self._samples(x), labels)
-        self.learner = learner  # only now: a first sample that cannot be learned fixes nothing
+        self.learner = learner  # only now, so that a first sample that fails changes nothing
 
     def _samples(self, x: Any) -> Array:
         """The features of a sample, or of the rows of a frame, in the order of the columns."""

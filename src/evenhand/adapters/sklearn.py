@@ -26,7 +26,7 @@ except ImportError as error:
 
 
 class EvenhandClassifier(ClassifierMixin, BaseEstimator):
-    """A scikit-learn classifier that goes on learning: `partial_fit` takes new classes at any time.
+    """A scikit-learn classifier that keeps learning: `partial_fit` takes new classes at any time.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
     lr
         Learning rate of SGD, for features that are scaled to about 1.
     random_state
-        Seed of all draws, or numpy's RandomState; None takes another seed every time.
+        Seed of all draws, or a numpy RandomState; None draws a new seed every time.
     device
-        A torch device; "auto" takes a GPU if there is one.
+        A torch device; "auto" uses a GPU if there is one.
 
     Attributes
     ----------
     learner_
-        The `Learner`, with all that it offers.
+        The underlying `Learner`.
     classes_
         The labels known so far, sorted.
 
@@ -89,14 +89,14 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Begin anew and learn all samples, each once, in random order."""
+        """Start over and learn all samples, each once, in random order."""
         x, labels = self._checked(X, y, reset=True)
         learner = self._new_learner(x)
         order = torch.randperm(len(x), generator=draws.generator(learner.seed, "order")).numpy()
         return self._learn(learner, x[order], labels[order], unique_labels(labels))
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Learn further samples in their order, batch by batch; `classes` may name labels that are still to come."""
+        """Learn more samples in the given order, batch by batch; `classes` may name labels that are still to come."""
         first = not hasattr(self, "learner_")
         x, labels = self._checked(X, y, reset=first)
         known = [labels, *([] if first else [self.classes_]), *([] if classes is None else [classes])]
@@ -124,11 +124,11 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
     def _learn(self, learner: Learner, x: Array, y: Array, classes: Array) -> Self:
         errors.whole("The 'batch' of a classifier", plain(self.batch), 1)
         if learner is getattr(self, "learner_", None):
-            self.classes_ = classes  # before: if a later batch fails, the earlier ones are learned
+            self.classes_ = classes  # first, since earlier batches stay learned if a later one fails
         for start in range(0, len(x), self.batch):
             here = slice(start, start + self.batch)
             observe(learner, x[here], y[here].tolist())
-        self.learner_, self.classes_ = learner, classes  # a new one only now: what fails replaces nothing
+        self.learner_, self.classes_ = learner, classes  # a new learner only now: a failed fit replaces nothing
         return self
 
     def _checked(self, X: Any, *y: Any, reset: bool = False) -> Any:

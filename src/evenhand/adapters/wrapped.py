@@ -1,4 +1,4 @@
-"""What the adapters share: a learner for data of any shape, and its answers as probabilities."""
+"""What the adapters share: a learner for data of any shape, and its predictions as probabilities."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 def new_learner(
     network: nn.Module | Callable[[Shape], nn.Module] | None, shape: Shape, *, seed: int, **settings: Any
 ) -> Learner:
-    """A learner for samples of this shape, with a network of its own: the same parameters always start alike."""
+    """A learner for samples of this shape, with its own network; equal arguments give equal initial weights."""
     if network is not None and not callable(network):
         raise errors.wrong("The 'network' of a classifier", "be a torch module, a function or None", network)
     with seeded(seed, "init"):
@@ -29,7 +29,7 @@ def new_learner(
 
 
 def observe(learner: Learner, x: Array, y: Sequence[Label]) -> None:
-    """Learn one batch; numbers that diverge are the fault of the data or of a parameter: a ValueError."""
+    """Learn one batch; divergence raises a ValueError, since the data or a parameter caused it."""
     try:
         learner.observe(x, y)
     except errors.DivergedError as error:

@@ -1,6 +1,6 @@
 """Backbones: trunks from samples to features.
 
-Each has `dim`, the length of a feature, and `recipe`, from which `rebuild` builds it again.
+Each has `dim`, the length of a feature, and `recipe`, from which `rebuild` recreates it.
 """
 
 from collections.abc import Callable, Mapping

@@ -22,7 +22,7 @@ def fold(trunk: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def refold(folded: nn.Module, live: nn.Module, trunk: str = "trunk") -> bool:
-    """Give a folded copy of a network the values that the live one has now; False if they no longer fit."""
+    """Update a folded copy of a network to the live one's current values; False if they no longer fit."""
     values = {**dict(live.named_parameters(remove_duplicate=False)), **dict(live.named_buffers(remove_duplicate=False))}
     own = live.get_submodule(trunk)
     for path, module in own.named_modules(prefix=trunk):

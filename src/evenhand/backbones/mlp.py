@@ -1,4 +1,4 @@
-"""A perceptron for vectors, such as frozen embeddings, and for tests."""
+"""A multilayer perceptron for vectors, such as frozen embeddings, and for tests."""
 
 import math
 

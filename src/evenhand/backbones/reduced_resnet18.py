@@ -62,6 +62,6 @@ class ReducedResNet18(nn.Module):
         self.dim = before * (last[0] // self.pool) * (last[1] // self.pool)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, c, h, w) -> (n, dim), not negative."""
+        """(n, c, h, w) -> (n, dim), non-negative."""
         h = self.blocks(F.relu(self.bn(self.conv(x))))
         return F.avg_pool2d(h, self.pool).flatten(1)

@@ -31,7 +31,7 @@ class SmallCNN(nn.Module):
         self.dim = 2 * width * 9
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, c, h, w) -> (n, dim), not negative."""
+        """(n, c, h, w) -> (n, dim), non-negative."""
         h = F.relu(self.bn1(self.conv1(x)))
         h = F.relu(self.bn2(self.conv2(h)))
         return self.pool(h).flatten(1)

@@ -1,4 +1,4 @@
-"""The conditions of the order domains: pure functions of sample, row and seed."""
+"""The conditions of the order `domains`: pure functions of sample, row and seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Domain:
     """One condition."""
 
     kind: str  # one of `DOMAINS`
-    strength: float  # 0 changes nothing, 1 is plain to see
+    strength: float  # 0 changes nothing, 1 is clearly visible
     seed: int  # of the noise
 
     def __call__(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
@@ -33,7 +33,7 @@ class Domain:
         return (changed * 255).round().to(torch.uint8) if x.dtype == torch.uint8 else changed.to(x.dtype)
 
     def _noise(self, x: Tensor, rows: Tensor, split: str) -> Tensor:
-        """Draw normal noise from one generator per sample, so that it does not depend on the batch."""
+        """Draw Gaussian noise from one generator per sample, so that it does not depend on the batch."""
         generators = [draws.generator(self.seed, f"noise/{split}/{row}") for row in rows.tolist()]
         return torch.stack([torch.randn(x.shape[1:], generator=generator) for generator in generators])
 
@@ -45,7 +45,7 @@ def faint(x: Tensor, strength: float) -> Tensor:
 
 
 def blur(x: Tensor, strength: float) -> Tensor:
-    """Blur with a normal kernel as wide as a twenty-fifth of the image, repeating the border."""
+    """Blur with a Gaussian kernel whose sigma is strength / 25 of the image's width, replicating the border."""
     width = strength * x.shape[-1] / 25
     reach = max(1, round(3 * width))
     steps = torch.arange(-reach, reach + 1, dtype=x.dtype)

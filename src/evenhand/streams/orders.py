@@ -178,7 +178,7 @@ class DomainIncremental:
     """The same classes under changing conditions; each stage has its share of every class's samples."""
 
     kinds: str = ""  # the conditions of the stages, comma-separated; if empty, `DOMAINS` in turn
-    strength: float = 1  # as that of a `Domain`
+    strength: float = 1  # of each `Domain`
 
     def __post_init__(self) -> None:
         errors.number("The 'strength' of domains", self.strength, 0, 2)

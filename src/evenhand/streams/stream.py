@@ -26,7 +26,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A dataset that arrives batch by batch, each sample once. Its position is a whole number, so it can be resumed."""
+    """A dataset that arrives batch by batch, each sample once. Its position is an integer, so it can be resumed."""
 
     dataset: Dataset
     stages: tuple[Stage, ...]  # which samples arrive when
@@ -62,7 +62,7 @@ class Stream:
         batch
             Samples per step.
         imbalance
-            Training samples of the most frequent class for each one of the rarest, with a long tail between them.
+            Training samples of the largest class relative to the smallest, with a long tail between them.
         validation
             Hold out a tenth of the training samples and test with them instead of the test samples.
         keep_partial
