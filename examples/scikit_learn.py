@@ -1,4 +1,4 @@
-# A scikit-learn classifier that goes on learning, with new classes at any time.
+# A scikit-learn classifier that keeps learning, with new classes at any time.
 #
 #     pip install 'evenhand[sklearn]'
 #     python examples/scikit_learn.py

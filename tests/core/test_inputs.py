@@ -203,6 +203,14 @@ def test_tokens_can_be_neither_edited_nor_augmented(method):
         learner.observe(torch.ones(2, 3).long(), [0, 1])
 
 
+@pytest.mark.parametrize("augment", ["none", lambda x: x])
+def test_images_that_a_method_edits_are_bounded(augment, learner):
+    made = learner("gmed", augment=augment)
+    with pytest.raises(InputError, match=r"floats in \[0, 1\]"):
+        made.observe(torch.full((2, 1, 8, 8), 3.0), [0, 1])
+    assert made.labels == []
+
+
 def test_numbers_of_numpy_as_settings(same):
     def made(whole, real):
         torch.manual_seed(0)

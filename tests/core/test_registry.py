@@ -81,6 +81,7 @@ def test_composition_takes_the_slots_of_both():
     assert both.retrieval == resolve("finetune").retrieval
     assert both.scoring == resolve("uer(alpha=0.3)").scoring
     assert resolve("er+uer") == resolve("uer+er") == resolve("uer")
+    assert resolve("pcr+er") == resolve("pcr")
 
 
 def test_a_composed_method_learns(train):

@@ -132,6 +132,26 @@ def test_a_prediction_does_not_wait_for_the_step(tests):
     assert small_state(learner, tests)[0][0].shape[1] == before[0][0].shape[1] + 1
 
 
+def test_what_was_computed_is_not_dropped_within_a_step():
+    model = Slow()
+    learner = Learner(model, "uer", memory=20, device="cpu")
+    learner.observe(X[:10], Y[:10])
+    before = learner.scores(X[:5])
+    model.go.clear()
+    model.within.clear()
+    threads = [threading.Thread(target=learner.observe, args=(X[10:20], ["new"] * 10))]
+    threads[0].start()
+    assert model.within.wait(30)
+    threads.append(threading.Thread(target=learner.changed))
+    threads[1].start()
+    threads[1].join(0.2)
+    during = learner.scores(X[:5])  # of a step that has registered the new class
+    model.go.set()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(before, during)
+
+
 def small_state(learner, tests):
     return [learner.scores(X[:5], test=tests)], learner.predict(X[:5], test=tests)
 

@@ -95,7 +95,7 @@ def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[L
         raise errors.wrong("Samples with augmented views", "be images (n, c, h, w)", tuple(tensor.shape))
     if edited and not scaled:
         raise errors.wrong("Samples that this method edits", "be uint8 or floats", str(kind))
-    if tensor.ndim == 4 and not callable(learner.augment):
+    if tensor.ndim == 4 and (edited or not callable(learner.augment)):
         inputs.bounded(tensor)
     return tensor, kind, labels.plain(y, len(tensor))
 

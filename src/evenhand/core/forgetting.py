@@ -46,7 +46,7 @@ def forget(learner: "Learner", label: Label, where: Callable[[Any], Tensor] | No
 def _chosen(answers: Any, count: int) -> Tensor:
     """What the user's function returned for `count` samples, as booleans."""
     try:
-        mask = torch.as_tensor(answers)
+        mask = torch.as_tensor(answers, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         mask = torch.empty(0)
     if mask.dtype != torch.bool or mask.shape != (count,):

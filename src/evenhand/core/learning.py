@@ -205,9 +205,10 @@ class Learning:
 
     def changed(self) -> None:
         """Drop what was computed from the network, the memory and kept values; call it after changing them by hand."""
-        self._cache.clear()
-        self._copies = Copies()
-        self.snapshots.drop()
+        with self.snapshots.turn:
+            self._cache.clear()
+            self._copies = Copies()
+            self.snapshots.drop()
 
     def cached(self, name: str, compute: Callable[[], Any]) -> Any:
         """The result of a computation on the memory and the tested weights, reused until either changes."""

@@ -238,9 +238,10 @@ def _tested(method: Method, text: str, ways: list[Term]) -> Method:
 
 
 def split(text: str) -> tuple[list[Term], list[Term]]:
-    """The terms of a name: those that train, and the ways to test."""
+    """The terms of a name: those that train, without an `er` that adds nothing to others, and the ways to test."""
     found = terms(text)
-    return [term for term in found if not term[0].way], [term for term in found if term[0].way]
+    trained, ways = ([term for term in found if term[0].way == way] for way in (False, True))
+    return [term for term in trained if term[0].name != "er"] or trained[:1], ways
 
 
 def cost(text: str, sizes: Sizes = DOCUMENTED) -> float:
@@ -259,7 +260,6 @@ def canonical(text: str) -> str:
     'uer+ema+ncm'
     """
     trained, ways = (sorted(found, key=lambda term: term[0].name) for found in split(text))
-    trained = [term for term in trained if term[0].name != "er"] or trained[:1]
     return "+".join([*map(spell, trained), *dict.fromkeys(map(spell, ways))])
 
 
