@@ -132,7 +132,7 @@ def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
 
 def test_a_record_imports_nothing_unless_the_user_allows_it(mine, monkeypatch):
     record = {"method": f"{mine}:scored"}
-    with pytest.raises(InputError, match=rf"To allow it, set EVENHAND_METHODS={mine}:scored\.$"):
+    with pytest.raises(InputError, match=rf"unless you allow it: set EVENHAND_METHODS={mine}:scored\.$"):
         Spec.read(record)
     assert mine not in sys.modules
     monkeypatch.setenv("EVENHAND_METHODS", f"{mine}:retrieved,{mine}:scored")

@@ -92,7 +92,7 @@ def test_a_file_of_somebody_s_own_keeps_its_folder(tmp_path):
     folder = fill(write(tmp_path, spec_of(), "failed"), "notes.txt")
     clean(folder)
     assert names(folder) == {"notes.txt"}
-    with pytest.raises(errors.RunError, match="There are no runs"):
+    with pytest.raises(errors.RunError, match="has no runs"):
         inventory(tmp_path)
 
 
