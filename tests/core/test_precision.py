@@ -57,10 +57,10 @@ def test_the_trunk_computes_in_bfloat16_and_nothing_is_kept_in_it(native, learne
 
 
 def test_bf16_learns_nearly_what_fp32_learns(native, train, images):
-    plain, fast = train("uer"), train("uer", precision="bf16")
+    plain, fast = (train("uer", batches=1, precision=name) for name in ("fp32", "bf16"))  # more steps amplify rounding
     x = images(1)[0][0]
     assert not torch.equal(plain.scores(x), fast.scores(x))
-    assert torch.allclose(plain.scores(x), fast.scores(x), atol=0.1)
+    assert torch.allclose(plain.scores(x), fast.scores(x), rtol=0, atol=0.02)
 
 
 def test_a_learner_is_saved_in_one_precision_and_loaded_in_any(native, train, tmp_path, images, same):
