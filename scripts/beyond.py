@@ -122,6 +122,8 @@ class Tests:
         self.groups: dict[tuple[str, str], Group] = {}
         for runs in by_setting(list(rows)):
             method, way = _split(runs[0].spec.method)
+            if (method, way) in self.groups:
+                raise ValueError(f"{runs[0].key} has other settings than the runs of {method} before it.")
             self.groups[method, way] = Group(method_title(method), tuple(runs))
         self.methods = list(dict.fromkeys(method for method, _ in self.groups))
 
@@ -158,9 +160,9 @@ def averaged(results: Sequence[Result]) -> list[Result]:
 
 
 def by_stream(rows: Sequence[Result]) -> dict[str, Tests]:
-    """The runs of each stream and memory, by its title."""
-    waiting = sorted((row for row in rows if row.spec.pace == "wait"), key=lambda row: (row.spec.data, row.spec.memory))
-    titles = grouped(waiting, lambda row: stream_title(row.spec.data, row.spec.memory))
+    """The runs of each stream and memory in the paper's protocol, by its title."""
+    usual = sorted((row for row in rows if _is_usual(row.spec)), key=lambda row: (row.spec.data, row.spec.memory))
+    titles = grouped(usual, lambda row: stream_title(row.spec.data, row.spec.memory))
     return {title: Tests(found) for title, found in titles.items()}
 
 
@@ -291,6 +293,11 @@ def _split(method: str) -> tuple[str, str]:
     """The name of what is trained, and the way in which it is tested."""
     trained, ways = registry.split(method)
     return "+".join(map(registry.spell, trained)), "+".join(map(registry.spell, ways))
+
+
+def _is_usual(spec: Spec) -> bool:
+    """Whether a run has the settings of its dataset: no probe, no neck, and a stream that waits."""
+    return spec == Spec.make(**spec.model_dump(include={"data", "memory", "stages", "method", "seed"}))
 
 
 def _stream(spec: Spec) -> Spec:

@@ -7,6 +7,7 @@ from torch import nn
 
 from evenhand import Learner, resolve
 from evenhand.backbones import MLP
+from evenhand.core import forgetting
 from evenhand.core.batch import Batch
 from evenhand.core.memory import Memory
 from evenhand.core.parts import part
@@ -158,3 +159,18 @@ def test_a_memory_is_filled_before_the_stream_begins(same):
     assert all(torch.equal(a, b) for a, b in zip(before, learner.network.parameters(), strict=True))
     record = learner.observe(X[10:14], ["emu"] * 4)
     assert record.replaying is not None
+
+
+def test_many_samples_are_remembered_in_pieces():
+    class Counted(nn.Sequential):
+        def forward(self, x):
+            sizes.append(len(x))
+            return super().forward(x)
+
+    sizes = []
+    learner = Learner(Counted(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), "derpp", memory=500, device="cpu")
+    x, y = torch.rand(700, 4), [0, 1] * 350
+    learner.remember(x, y)
+    assert max(sizes) <= forgetting.PIECE < 700
+    assert sorted(learner.memory.label_counts()) == [0, 1]
+    assert len(learner.memory) == 500

@@ -199,3 +199,21 @@ def test_labels_may_be_anything_in_any_order(method, learner, images, same):
     assert renamed.predict(x) == [names[label] for label in plain.predict(x)]
     renamed.labels = plain.labels
     assert same(plain, renamed)
+
+
+def test_the_trial_has_the_learning_rates_of_the_coming_step(learner, images):
+    """The schedule counts, and so does each group of the optimizer."""
+
+    def grouped(parameters):
+        return torch.optim.SGD([{"params": parameters[:2], "lr": 0.0}, {"params": parameters[2:], "lr": 0.1}], lr=0.1)
+
+    resting, moving = learner("mir", schedule="linear(steps=2)"), learner("mir", optimizer=grouped)
+    for made, moved in ((resting, [False, False]), (moving, [False, True])):
+        for x, y in images(3):
+            made.observe(x, y)
+        batch = viewed(made, images)
+        before = [parameter.clone() for parameter in made.network.parameters()]
+        with made.scratch_copy() as network:
+            virtual_step(made, batch)
+            changed = [not torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True)]
+        assert [any(changed[:2]), any(changed[2:])] == moved

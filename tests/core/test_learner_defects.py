@@ -312,7 +312,7 @@ def test_options_that_a_file_has_already(tmp_path):
     learner = made(optimizer="sgd(momentum=0.9)")
     learner.observe(X, Y)
     learner.save(tmp_path / "state")
-    sentence = r"was saved with optimizer='sgd\(momentum=0\.9\)', which stays\. Leave out optimizer="
+    sentence = r"was saved with optimizer='sgd\(momentum=0\.9\)', which cannot be changed\. Leave out optimizer="
     with pytest.raises(InputError, match=sentence):
         Learner.load(tmp_path / "state", mlp(), optimizer="adam", device="cpu")
     with pytest.raises(InputError, match="LBFGS"):

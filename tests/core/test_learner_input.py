@@ -32,7 +32,7 @@ SAMPLES = [
     (GOOD.to(torch.complex64), r"be of type uint8 .* Got 'complex64 .* instead|cannot process samples"),
     ([[1.0, 2.0], [3.0]], r"The samples of a list must all have the same shape"),
     ([["a", "b"], ["c", "d"]], r"Samples must be numbers\. Got '<U1' instead"),
-    (None, r"Samples must be a torch tensor, a numpy array, a DataFrame, or a list .* Got 'NoneType' instead"),
+    (None, r"Samples must be a torch tensor, a numpy array, a pandas DataFrame, or a list .* Got 'NoneType' instead"),
 ]
 LABELS = [
     ([0], r"The number of labels must be 2, one per sample\. Got 1 instead"),

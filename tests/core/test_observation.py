@@ -124,7 +124,7 @@ def test_a_nearest_mean_has_no_probabilities():
     learner = made(method="uer", tests="ncm")
     for x, y in series(5):
         learner.observe(x, y)
-    with pytest.raises(InputError, match="NearestMean scores by similarity, which gives no probabilities"):
+    with pytest.raises(InputError, match="NearestMean scores by similarity, not by probability"):
         learner.predict_proba(x, test="ncm")
     assert learner.top(x, 1, test="ncm")[0][0][0] == learner.predict(x, test="ncm")[0]
 

@@ -102,6 +102,16 @@ def test_who_was_taken_over_finds_out_and_leaves_the_lock_alone(path):
     assert list(path.parent.iterdir()) == []
 
 
+def test_a_lock_that_cannot_be_written_is_not_left_behind(path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(lock.json, "dumps", full)
+    with pytest.raises(errors.RunError, match=r"cannot be written: No space left on device\."), lock.held(path):
+        pass
+    assert list(path.parent.iterdir()) == []
+
+
 def test_the_heart_beats(path, monkeypatch):
     monkeypatch.setattr(lock, "BEAT", 0.05)
     with lock.held(path):
@@ -139,7 +149,7 @@ def test_the_heart_goes_on_after_a_disk_was_away(path, monkeypatch):
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"process": "x"}', '{"process": null, "began": null}'])
 def test_a_lock_that_says_nothing_lives_by_its_age(path, content):
     path.write_text(content)
-    assert lock.holder(path) is not None  # perhaps somebody is about to write it
+    assert lock.holder(path) == "a process that has not named itself"  # perhaps it is about to
     age(path, lock.PATIENCE + 10)
     with lock.held(path):
         pass

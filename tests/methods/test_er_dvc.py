@@ -31,7 +31,7 @@ def problem(method, double=True):
     """A learner, in float64, with a batch and a replay of two views each."""
     drawn = torch.Generator().manual_seed(5)
     learner = Learner(MLP((DIM,), hidden=0), method, device="cpu", replay=3, lr=0.5)
-    learner.network.grow(CLASSES, drawn)
+    learner.grow(CLASSES)
     if double:
         learner.network.double()
     kind = learner.network.head.weight.dtype

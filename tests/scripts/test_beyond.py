@@ -30,6 +30,8 @@ def page(tmp_path):
         run(tmp_path / "paper", spec_of("er", seed=seed, **paper), (0.1, 0.4), ema=(0.3, 0.3))
         run(tmp_path / "paper", spec_of("uer", seed=seed, **paper), (0.3, 0.3), ema=(0.34 + seed / 50, 0.34))
     write(tmp_path / "paper", spec_of("uer", seed=2, memory=1000), 0.9, 0.9)  # not tested with averaged weights
+    for probe in ({"softmax": "all"}, {"neck": True}, {"passes": "separate"}):
+        run(tmp_path / "paper", spec_of("uer", seed=0, **paper, **probe), (0.9, 0.9), ema=(0.9, 0.9))
     small = {"data": "fashion-cut", "memory": 200, "backbone": "small_cnn"}
     for method, level in (("er", 0.5), ("mir", 0.6)):
         others = {way: [level + more] * 2 for way, more in {"ema": 0.1, "ncm": 0.2, "ema+ncm": 0.3}.items()}

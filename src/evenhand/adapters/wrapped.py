@@ -1,6 +1,5 @@
 """What the adapters share: a learner for data of any shape, and its predictions as probabilities."""
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from torch import nn
 
 from evenhand import errors
 from evenhand.backbones import MLP
+from evenhand.core.cloning import cloned
 from evenhand.core.draws import seeded
 from evenhand.core.labels import Label
 from evenhand.core.learner import Learner
@@ -24,7 +24,7 @@ def new_learner(
     if network is not None and not callable(network):
         raise errors.wrong("The 'network' of a classifier", "be a torch module, a function or None", network)
     with seeded(seed, "init"):
-        made = copy.deepcopy(network) if isinstance(network, nn.Module) else (network or MLP)(shape)
+        made = cloned(network) if isinstance(network, nn.Module) else (network or MLP)(shape)
     return Learner(made, seed=seed, **settings)
 
 

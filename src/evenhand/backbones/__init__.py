@@ -1,29 +1,36 @@
-"""Backbones: trunks from samples to features.
+"""Backbones: trunks from samples to features."""
 
-Each has `dim`, the length of a feature, and `recipe`, from which `rebuild` recreates it.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
 from evenhand import errors, names
+from evenhand.backbones.backbone import Backbone
 from evenhand.backbones.folding import fold, refold
 from evenhand.backbones.mlp import MLP
 from evenhand.backbones.reduced_resnet18 import ReducedResNet18
 from evenhand.backbones.small_cnn import SmallCNN
 
-BACKBONES: dict[str, Callable[..., nn.Module]] = {
+BACKBONES: dict[str, type[Backbone]] = {
     "reduced_resnet18": ReducedResNet18,
     "small_cnn": SmallCNN,
     "mlp": MLP,
 }
 
-__all__ = ["BACKBONES", "MLP", "ReducedResNet18", "SmallCNN", "build", "canonical", "fold", "rebuild", "refold"]
+__all__ = [
+    "BACKBONES",
+    "MLP",
+    "Backbone",
+    "ReducedResNet18",
+    "SmallCNN",
+    "build",
+    "canonical",
+    "fold",
+    "rebuild",
+    "refold",
+]
 
 
-def build(name: str, shape: tuple[int, ...], arguments: Mapping[str, Any] | None = None) -> nn.Module:
+def build(name: str, shape: tuple[int, ...], arguments: Mapping[str, Any] | None = None) -> Backbone:
     """Build a backbone for samples of this shape, e.g. build("reduced_resnet18", (3, 32, 32), {"width": 64})."""
     if name not in BACKBONES:
         raise errors.unknown("backbone", name, BACKBONES)
@@ -40,7 +47,7 @@ def canonical(text: str) -> str:
     return names.spell(name, arguments, _parameters(name))
 
 
-def rebuild(recipe: Mapping[str, Any]) -> nn.Module:
+def rebuild(recipe: Mapping[str, Any]) -> Backbone:
     """Build a backbone from its recipe, with new weights."""
     return build(recipe["name"], tuple(recipe["shape"]), recipe["arguments"])
 

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_conv_bn_weights
 
+from evenhand.backbones.backbone import Backbone
+
 
 def fold(trunk: nn.Module) -> nn.Module:
     """Fold every pair of convolution and normalisation of a trunk in evaluation mode, in place.
@@ -14,7 +16,7 @@ def fold(trunk: nn.Module) -> nn.Module:
     w <- w s, b <- (b - mean) s + shift with s = scale / sqrt(variance + eps): one operation fewer in each layer.
     """
     for module in list(trunk.modules()):
-        for conv, norm in list(_pairs(module, own=hasattr(trunk, "recipe"))):
+        for conv, norm in list(_pairs(module, own=isinstance(trunk, Backbone))):
             setattr(module, conv, fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm)))
             setattr(module, norm, nn.Identity())
     return trunk
@@ -25,8 +27,8 @@ def refold(folded: nn.Module, live: nn.Module, trunk: str = "trunk") -> bool:
     """Update a folded copy of a network to the live one's current values; False if they no longer fit."""
     values = {**dict(live.named_parameters(remove_duplicate=False)), **dict(live.named_buffers(remove_duplicate=False))}
     own = live.get_submodule(trunk)
-    for path, module in own.named_modules(prefix=trunk):
-        for conv, norm in _pairs(module, own=hasattr(own, "recipe")):
+    for path, module in own.named_modules(prefix=trunk, remove_duplicate=False):
+        for conv, norm in _pairs(module, own=isinstance(own, Backbone)):
             c, n = getattr(module, conv), getattr(module, norm)
             fused = fuse_conv_bn_weights(c.weight, c.bias, n.running_mean, n.running_var, n.eps, n.weight, n.bias)
             values |= {f"{path}.{conv}.weight": fused[0], f"{path}.{conv}.bias": fused[1]}
@@ -42,12 +44,20 @@ def _pairs(module: nn.Module, own: bool) -> Iterator[tuple[str, str]]:
 
     In a Sequential each child follows the one before it; in our `own` backbones bn2 follows conv2.
     """
-    children = dict(module.named_children())
+    children = dict(module._modules.items())  # named_children() would leave out a module that occurs again
     if type(module) is nn.Sequential:  # a subclass may have another forward
         candidates = list(pairwise(children))
     else:
         candidates = [(name, name.replace("conv", "bn")) for name in children if own and "conv" in name]
     for first, second in candidates:
-        norm = children.get(second)
-        if isinstance(children[first], nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
+        conv, norm = children[first], children.get(second)
+        plain = type(conv) is nn.Conv2d and type(norm) is nn.BatchNorm2d and norm.track_running_stats
+        if plain and not any(map(_is_altered, (conv, norm))):
             yield first, second
+
+
+def _is_altered(module: nn.Module | None) -> bool:
+    """Whether a module computes more than its class says: hooks, or a weight derived from other tensors."""
+    return module is not None and bool(
+        module._forward_hooks or module._forward_pre_hooks or "weight" not in module._parameters
+    )

@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
+from evenhand.backbones.backbone import Backbone
 
 
-class MLP(nn.Module):
+class MLP(Backbone):
     """One hidden layer with ReLU, or none: then the features are the samples themselves.
 
     Parameters

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
+from evenhand.backbones.backbone import Backbone
 
 
 class Block(nn.Module):
@@ -31,7 +32,7 @@ class Block(nn.Module):
         return F.relu(self.bn2(self.conv2(h)) + self.shortcut(x))
 
 
-class ReducedResNet18(nn.Module):
+class ReducedResNet18(Backbone):
     """A 3x3 stem without pooling, four stages of two blocks, average pooling over 4x4.
 
     Parameters

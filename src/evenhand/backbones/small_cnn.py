@@ -4,9 +4,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
+from evenhand.backbones.backbone import Backbone
 
 
-class SmallCNN(nn.Module):
+class SmallCNN(Backbone):
     """Two strided 3x3 convolutions with batch normalisation, then average pooling to 3x3.
 
     Parameters

@@ -186,7 +186,7 @@ def further_tests_leave_no_trace(subject: Subject) -> None:
 
 @check
 def averaged_weights_answer(subject: Subject) -> None:
-    """With `+ema` a test asks the averaged weights, and nothing else of the network."""
+    """With `+ema`, a test uses the averaged weights and nothing else of the network."""
     learner = feed(learner_of(subject, tests="ema"), *two_stages())
     x = batches(1, classes=(0, 1, 2, 3), start=40)[0][0]
     averaged = learner.scores(x, test="ema")

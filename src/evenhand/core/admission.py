@@ -83,7 +83,9 @@ def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
 def _learnable(learner: "Learner", x: Any, y: Any) -> tuple[Tensor, Kind, list[Label]]:
     """Validate samples and labels for learning."""
     if learner.network.rows != max(len(learner.labels), learner.rows):
-        raise errors.wrong("The network of a new learner", "have a head without rows", f"{learner.network.rows} rows")
+        raise errors.InputError(
+            f"The head of a new learner's network must start without rows. This one has {learner.network.rows}."
+        )
     tensor, kind = samples(learner, x)
     scaled = kind.dtype == "uint8" or tensor.is_floating_point()
     edited = bool(learner.method.parts("bounded"))

@@ -156,4 +156,5 @@ def with_views(batch: Batch, augment: str | Callable[[Tensor], Tensor], views: s
         return batch
     raw = unit(batch.x)
     augmented = AUGMENTATIONS[augment](raw, generator) if isinstance(augment, str) else own(raw, augment, generator)
+    augmented = augmented.to(raw.dtype)  # torch's default may be another
     return replace(batch, views=augmented if views == "replace" else torch.cat([raw, augmented]))

@@ -16,9 +16,10 @@ the head, and tests the head. `python -m evenhand.core.catalogue > docs/methods.
 """
 WAYS = """## Ways to test
 
-A way to test leaves the training bit for bit as it is, and composes with every method (`er_wa` aside, whose own test
-trains the head, with `ncm`). So one training can be tested in several ways: `evenhand run uer uer+ema uer+ema+ncm`
-trains once and prints three rows; `--tests "ema, ema+ncm"` does the same for all methods of a command.
+A way to test leaves the training bit for bit as it is, and composes with every method. (The one exception is
+`er_wa+ncm`: the prediction of `er_wa` also aligns the weights, so nothing can replace it.) So one training can be
+tested in several ways: `evenhand run uer uer+ema uer+ema+ncm` trains once and prints three rows; `--tests "ema,
+ema+ncm"` does the same for all methods of a command.
 
 """
 

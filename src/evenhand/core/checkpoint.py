@@ -50,7 +50,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
         "rates": learner.optimization.rates,
         "optimizer": _optimizer(learner),
         "network": {
-            "backbone": getattr(trunk, "recipe", None),
+            "backbone": trunk.recipe if isinstance(trunk, backbones.Backbone) else None,
             "neck": network.neck is not None,
             "gamma": network.head.gamma,
             "head": network.replaced and network.replaced.name,
@@ -141,7 +141,8 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
                 )
             if name in options and facts["settings"].get(name, "given") != "given":
                 raise errors.InputError(
-                    f"{path} was saved with {name}='{facts['settings'][name]}', which stays. Leave out {name}=..."
+                    f"{path} was saved with {name}='{facts['settings'][name]}', which cannot be changed. "
+                    f"Leave out {name}=..."
                 )
         if callable(settings.get("optimizer")):
             del settings["lr"]  # the optimizer has its own
@@ -181,7 +182,10 @@ def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | Non
                 )
             module = backbones.rebuild(shape["backbone"])
         network = Network.of(module, head=shape.get("head") or None, neck=shape["neck"], gamma=shape["gamma"])
+    if network.head.gamma != shape["gamma"]:
+        raise errors.InputError(MISFIT)
     network.output, network.planar = shape.get("output"), shape.get("planar", False)
+    network.train("still" in shape or network.training)
     try:
         frozen = [network.trunk.get_parameter(name) for name in shape.get("frozen", ())]
         for parameter in network.trunk.parameters() if "frozen" in shape else ():

@@ -58,4 +58,12 @@ def refresh(copied: nn.Module, module: nn.Module) -> bool:
     if len(old) != len(new) or any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(old, new, strict=True)):
         return False
     torch._foreach_copy_(old, new)
+    carry_extra_state(module, copied)
     return True
+
+
+def carry_extra_state(module: nn.Module, copied: nn.Module) -> None:
+    """Give a copy what the parts of a module return from `get_extra_state`."""
+    for name, part in module.named_modules():
+        if type(part).get_extra_state is not nn.Module.get_extra_state:
+            copied.get_submodule(name).set_extra_state(copy.deepcopy(part.get_extra_state()))

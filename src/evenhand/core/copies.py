@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from evenhand import backbones
-from evenhand.core.cloning import cloned, refresh
+from evenhand.core.cloning import carry_extra_state, cloned, refresh
 from evenhand.core.network import Network
 
 
@@ -16,7 +16,7 @@ class Copies:
     def take(self, name: Hashable, network: Network) -> Network:
         """Copy the network as it is now."""
         copied = self._kept.get(name)
-        if copied is None or not refresh(copied, network):
+        if copied is None or copied.planar != network.planar or not refresh(copied, network):
             copied = self._kept[name] = cloned(network)
         copied.columns, copied.output = network.columns, network.output
         return copied
@@ -24,9 +24,11 @@ class Copies:
     def fold(self, name: Hashable, network: Network) -> Network:
         """Copy the network for predictions, with batch normalisation folded into the convolutions."""
         copied = self._kept.get(name)
-        if copied is None or copied.rows != network.rows or not backbones.refold(copied, network):
+        fits = copied is not None and (copied.rows, copied.planar) == (network.rows, network.planar)
+        if copied is None or not fits or not backbones.refold(copied, network):
             copied = cloned(network).eval().in_precision("fp32").requires_grad_(False)
             backbones.fold(copied.trunk)
             self._kept[name] = copied.channels_last()
+        carry_extra_state(network, copied)
         copied.columns, copied.output = network.columns, network.output
         return copied

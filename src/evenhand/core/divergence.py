@@ -40,6 +40,6 @@ class DivergenceGuard:
             when = f"Within the {self.interval} steps up to {step + 1}"
             then = "and the weights are no longer usable: go back to the last saved state"
         raise errors.DivergedError(
-            f"{when} the loss was {loss.item():g} and its gradient {norm.item():g}, {then}. "
+            f"{when} the loss was {loss.item():g} and its gradient norm {norm.item():g}, {then}. "
             "A smaller learning rate may help."
         )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Generator, Tensor
@@ -18,14 +18,6 @@ def generator(seed: int, purpose: str) -> Generator:
 
 
 @contextmanager
-def seeded(seed: int, purpose: str) -> Iterator[None]:
-    """Seed torch's global generator, e.g. for its initialisers, and restore it afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_seed(seed, purpose))
-        yield
-
-
-@contextmanager
 def as_global(generator: Generator) -> Iterator[None]:
     """Put a generator in place of torch's global one, the only one that e.g. Dropout on a CPU can draw from."""
     outside = torch.get_rng_state()
@@ -35,6 +27,11 @@ def as_global(generator: Generator) -> Iterator[None]:
     finally:
         generator.set_state(torch.get_rng_state())
         torch.set_rng_state(outside)
+
+
+def seeded(seed: int, purpose: str) -> AbstractContextManager[None]:
+    """Put the generator of one purpose in place of torch's global one, e.g. for torch's initialisers."""
+    return as_global(generator(seed, purpose))
 
 
 def distinct(count: int, total: int, generator: Generator) -> Tensor:

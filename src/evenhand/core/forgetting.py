@@ -14,6 +14,8 @@ from evenhand.core.labels import Label
 if TYPE_CHECKING:
     from evenhand.core.learner import Learner
 
+PIECE = 256  # samples that pass through the network at once
+
 
 def remember(learner: "Learner", x: Any, y: Any) -> None:
     """Offer samples to the memory, with whatever else the method stores for them."""
@@ -21,10 +23,13 @@ def remember(learner: "Learner", x: Any, y: Any) -> None:
         pairs = admission.checked(learner, (x, y), None)
         with learner.snapshots.step(learner), as_global(learner.generators["network"]), torch.enable_grad():
             learner.network.to_learn()
-            batch, _ = admission.batches(learner, pairs)
-            with learner.scratch_copy(), torch.no_grad():
-                columns = learner.method.objective(learner, batch, None).keep
-            learner.method.storage(learner, batch.with_(columns))
+            [(samples, kind, labels)] = pairs
+            for start in range(0, len(labels), PIECE):
+                piece = slice(start, start + PIECE)
+                batch, _ = admission.batches(learner, [(samples[piece], kind, labels[piece])])
+                with learner.scratch_copy(), torch.no_grad():
+                    columns = learner.method.objective(learner, batch, None).keep
+                learner.method.storage(learner, batch.with_(columns))
 
 
 def forget(learner: "Learner", label: Label, where: Callable[[Any], Tensor] | None) -> int:

@@ -23,16 +23,18 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 def virtual_step(learner: "Learner", batch: Batch) -> None:
     """Take an SGD step on the stream's batch alone, by the method's own objective on the views that will be learned.
 
-    Call it within `learner.scratch_copy()`, so that only the weights and running statistics of a copy change.
+    Call it within `learner.scratch_copy()`, so that only the weights and running statistics of a copy change. The
+    learning rates are those of the step that will be taken.
     """
-    parameters = trainable(learner.network)
+    rated = zip(learner.network.parameters(), learner.rates, strict=True)
+    moving = [(parameter, rate) for parameter, rate in rated if parameter.requires_grad]
     loss = learner.method.objective(learner, batch, None).learning
     if loss is not None:
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = torch.autograd.grad(loss, [parameter for parameter, _ in moving], allow_unused=True)
         with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
+            for (parameter, rate), gradient in zip(moving, gradients, strict=True):
                 if gradient is not None:
-                    parameter.sub_(gradient, alpha=learner.lr)
+                    parameter.sub_(gradient, alpha=rate)
 
 
 def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:

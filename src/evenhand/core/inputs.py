@@ -89,7 +89,7 @@ def _tensor(x: Any) -> Tensor:
         except (ValueError, TypeError, RuntimeError):
             raise errors.InputError("The samples of a list must all have the same shape.") from None
     if not isinstance(x, np.ndarray):
-        must = "be a torch tensor, a numpy array, a DataFrame, or a list of samples"
+        must = "be a torch tensor, a numpy array, a pandas DataFrame, or a list of samples"
         raise errors.wrong("Samples", must, type(x).__name__)
     if x.dtype.kind not in "fiub":
         raise errors.wrong("Samples", "be numbers", str(x.dtype))
@@ -111,11 +111,11 @@ def bounded(images: Tensor) -> None:
         raise errors.InputError(f"Images to augment or change must be uint8 or floats in [0, 1]. Got {extent} instead.")
 
 
-def device(name: str) -> torch.device:
+def device(name: str, setting: str = "device") -> torch.device:
     """The torch device of this name; "auto" uses a GPU if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, TypeError):
-        raise errors.wrong("The 'device' of a learner", "be auto, cpu, or a GPU that torch sees", name) from None
+        raise errors.wrong(f"The '{setting}' of a learner", "be auto, cpu, or a GPU that torch sees", name) from None

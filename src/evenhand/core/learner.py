@@ -140,7 +140,7 @@ class Learner(Learning):
             raise errors.wrong("The 'on_step' of a learner", "be a function", on_step)
         errors.truth("The 'compile' of a learner", compile)
         self.on_step = on_step
-        self.memory = Memory(memory, inputs.device(store or device), self.device)
+        self.memory = Memory(memory, inputs.device(store or device, "store"), self.device)
         self.ways = Ways(self.method, tests)
         for part in self.method.parts("views"):  # what a part requires overrides the settings
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment
@@ -159,6 +159,7 @@ class Learner(Learning):
             with seeded(seed, "modules"):
                 for part in self.method.parts("modules"):
                     self.network.extra.update(part.modules(self.network))
+            self.network.extra.to(self.device)
             self.network.find_modes()
             self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
             self.compiled = Compiled(self.network.trunk) if compile else None

@@ -65,12 +65,14 @@ class Learning:
     kind: Kind | None
     kept: Kept
     steps: int
+    rates: list[float]  # the learning rate of each parameter in a virtual step
     replay: int
     iterations: int
     augment: str | Callable[[Tensor], Tensor]
     views: str
     passes: str
     device: torch.device
+    on_step: Callable[[Any], Any] | None
     _copies: Copies
     _cache: Cache
     _shared: dict[Any, Any]  # what the tests of one prediction share
@@ -85,6 +87,7 @@ class Learning:
         with self.snapshots.turn:
             made = memo[id(self)] = object.__new__(type(self))
             cloned(self.network, memo)  # first, since `deepcopy` cannot copy every module
+            memo[id(self.on_step)] = self.on_step  # it may belong to a queue or a logger
             made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made
 
@@ -114,7 +117,7 @@ class Learning:
     def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a criterion to the logits of h, mixed as the scoring says for this phase.
 
-        The sum over forms of weight * criterion(logits): the one place where dot and cos meet.
+        This is the sum over forms of weight * criterion(logits).
         """
         scoring = self.method.scoring
         mix = scoring.learn if phase == "learn" else scoring.replay
@@ -175,7 +178,7 @@ class Learning:
 
     def eval_copy(self) -> Network:
         """A copy of the network in evaluation mode and float32; the live one never leaves training mode."""
-        return self.cached("eval", lambda: self._copies.take("eval", self.network).eval().in_precision("fp32"))
+        return self.cached("eval", lambda: self._copy("eval").eval().in_precision("fp32"))
 
     def folded_copy(self) -> Network:
         """A copy of the network in evaluation mode, with batch normalisation folded into the convolutions."""
@@ -197,11 +200,19 @@ class Learning:
     @contextmanager
     def scratch_copy(self) -> Iterator[Network]:
         """Work on a copy of the network, whose weights and running statistics are discarded afterwards."""
-        live, self.network = self.network, self._copies.take("scratch", self.network)
+        self.rates = self.optimization.rates_of(self.network.parameters(), self.steps)
+        live, self.network = self.network, self._copy("scratch")
         try:
             yield self.network
         finally:
             self.network = live
+
+    def _copy(self, name: str) -> Network:
+        """A copy of the network, frozen and thawed where it is now."""
+        copied = self._copies.take(name, self.network)
+        for own, live in zip(copied.parameters(), self.network.parameters(), strict=True):
+            own.requires_grad_(live.requires_grad)
+        return copied
 
     def changed(self) -> None:
         """Drop what was computed from the network, the memory and kept values; call it after changing them by hand."""

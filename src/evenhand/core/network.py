@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from evenhand import errors
+from evenhand.backbones import Backbone
 from evenhand.core import wrapping
 from evenhand.core.packing import Columns, unpack
 from evenhand.core.precision import computing
@@ -105,8 +106,8 @@ class Network(nn.Module):
             return module
         if not isinstance(module, nn.Module):
             raise errors.wrong("A network", "be a torch module", type(module).__name__)
-        if dim is None and hasattr(module, "recipe"):
-            dim = getattr(module, "dim", None)
+        if dim is None and isinstance(module, Backbone):
+            dim = module.dim
         if dim is not None:
             return cls(module, dim, neck=neck, gamma=gamma)
         trunk, replaced = wrapping.split(module, head)
@@ -236,9 +237,10 @@ class Network(nn.Module):
 
     def check_sample(self, sample: Tensor, columns: Columns | None = None) -> wrapping.Key:
         """Find the features in the trunk's output for a sample (1, ...); raises if the head cannot use them."""
-        recipe, shape = getattr(self.trunk, "recipe", None), tuple(sample.shape[1:])
-        if recipe and list(shape) != recipe["shape"]:
-            raise errors.wrong(f"Samples for this {recipe['name']}", f"have the shape {tuple(recipe['shape'])}", shape)
+        shape = tuple(sample.shape[1:])
+        if isinstance(self.trunk, Backbone) and list(shape) != self.trunk.recipe["shape"]:
+            name, must = self.trunk.recipe["name"], tuple(self.trunk.recipe["shape"])
+            raise errors.wrong(f"Samples for this {name}", f"have the shape {must}", shape)
         if self.refused:
             raise wrapping.HeadError(self.refused)
         of = f"of the shape {shape}" if columns is None else f"of {len(columns)} tensors"

@@ -46,7 +46,7 @@ def constant() -> Schedule:
 
 
 def warmup(steps: int = 100) -> Schedule:
-    """Rise linearly from 0."""
+    """Rise linearly to 1 within `steps` steps."""
     return lambda step: min(1.0, (step + 1) / steps)
 
 
@@ -152,13 +152,26 @@ class Optimization:
     def follow(self, step: int, gradients: Mapping[nn.Parameter, Tensor | None], norm: Tensor) -> None:
         """Take step number `step` along the gradients, whose total norm is `norm`."""
         scale = None if self.clip is None else (self.clip / (norm + 1e-6)).clamp(max=1)
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+        for group, rate in zip(self.optimizer.param_groups, self.scheduled(step), strict=True):
             for parameter in group["params"]:
                 gradient = gradients.get(parameter)
                 parameter.grad = gradient if gradient is None or scale is None else gradient * scale
             if self.schedule is not None:
-                group["lr"] = rate * errors.number(f"The schedule at step {step + 1}", plain(self.schedule(step)), 0)
+                group["lr"] = rate
         self.optimizer.step()
+
+    def scheduled(self, step: int) -> list[float]:
+        """The learning rate of each group in step number `step`."""
+        if self.schedule is None:
+            return self.rates
+        factor = errors.number(f"The schedule at step {step + 1}", plain(self.schedule(step)), 0)
+        return [rate * factor for rate in self.rates]
+
+    def rates_of(self, parameters: Iterable[nn.Parameter], step: int) -> list[float]:
+        """The learning rate of each parameter in step number `step`; 0 for one that is not optimised."""
+        groups = zip(self.optimizer.param_groups, self.scheduled(step), strict=True)
+        rates = {id(parameter): rate for group, rate in groups for parameter in group["params"]}
+        return [rates.get(id(parameter), 0.0) for parameter in parameters]
 
     def groups(self, network: nn.Module) -> list[list[int]]:
         """The indices of the network's parameters in each group."""

@@ -51,6 +51,9 @@ class Scoring:
     couple: Couple = "head"
 
     def __post_init__(self) -> None:
+        for name in ("learn", "replay"):
+            if not isinstance(mix := getattr(self, name), Mix):
+                raise errors.wrong(f"The '{name}' field of a scoring", "be a Mix, e.g. Mix(dot=1)", mix)
         errors.choice("The 'test' form of a scoring", self.test, ("dot", "cos"))
         errors.choice("The 'couple' field of a scoring", self.couple, ("head", "neck", "both"))
 

@@ -60,7 +60,7 @@ class Settings:
     keep_partial: Annotated[bool, "Also learn the last batch of a stage if it is smaller than the others."] = False
     replay: Annotated[int, Ge(1), "Samples per step from the memory."] = 10
     iterations: Annotated[int, Ge(1), "How many times to learn each batch before storing it."] = 1
-    lr: Annotated[float, Gt(0), "Learning rate of SGD."] = 0.1
+    lr: Annotated[float, Gt(0), "Learning rate."] = 0.1
     backbone: Annotated[
         str, 'Network: reduced_resnet18, small_cnn or mlp; with parameters, e.g. "reduced_resnet18(width=64)".'
     ] = "reduced_resnet18"
@@ -240,7 +240,7 @@ arguments of `Learner`, whose memory holds 1000 samples by default.
 ## How a run is computed
 
 These change the speed, and may change the last bits, but not the experiment. They are recorded in `status.json`. A run
-resumes only under the conditions it was started with, unless `--anyway` is given; `auto` takes those.
+resumes only under the conditions it was started with, unless `--anyway` is given; `auto` uses those.
 
 {table(CONDITIONS)}
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from evenhand.core.cloning import tensors
+from evenhand.core.cloning import carry_extra_state, tensors
 from evenhand.core.copies import Copies
 from evenhand.core.kept import Kept
 from evenhand.core.memory import Past
@@ -82,6 +82,7 @@ class Snapshot:
                     fitted = _fitted(live._parameters[name], parameter)
                     if fitted is not live._parameters[name]:
                         live._parameters[name] = nn.Parameter(fitted)
+        carry_extra_state(self.network, learner.network)
         learner.optimization.regroup(learner.network, self.groups)
         learner.optimization.load_state(self.optimizer)
         learner.optimization.set_options(self.options)

@@ -46,7 +46,7 @@ class Ways:
         prediction = self.method(name).prediction
         if not getattr(prediction, "logits", True):
             raise errors.InputError(
-                f"{type(prediction).__name__} scores by similarity, which gives no probabilities. Use its scores."
+                f"{type(prediction).__name__} scores by similarity, not by probability. Call scores() instead."
             )
 
     def method(self, name: str) -> Method:

@@ -133,6 +133,7 @@ class Folder:
 
     def mark(self, state: str, **facts: Any) -> None:
         """Write status.json."""
+        self._check_lock()
         files.write_json(self.path / "status.json", {"state": state, **facts})
 
     def fail(self, error: str, trace: str = "") -> None:
@@ -141,8 +142,7 @@ class Folder:
 
     def checkpoint(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Write the state, then publish the records it contains."""
-        if self._lock is not None and not self._lock.is_ours():
-            raise errors.BusyError(f"The run {self.path.name} was taken over by another process.")
+        self._check_lock()
         files.write_state(self.state, tensors, facts, keep=self.previous)
         self.publish(facts)
 
@@ -156,6 +156,11 @@ class Folder:
         """Mark the run as done, with digests of its records."""
         self.previous.unlink(missing_ok=True)
         self.mark("done", **facts, digests={name: _digest(self._content(name)) for name in RECORDS})
+
+    def _check_lock(self) -> None:
+        """Raise if another process has taken over the run, so that a late one never changes its files."""
+        if self._lock is not None and not self._lock.is_ours():
+            raise errors.BusyError(f"The run {self.path.name} was taken over by another process.")
 
 
 def leftovers(folder: Path) -> list[Path]:

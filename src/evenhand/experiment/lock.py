@@ -2,7 +2,7 @@
 
 The file names its holder, who touches it every few seconds. The lock is stale, and free to take, if the holder is a
 process of this machine that is gone, or if nobody has touched the file for a minute. Should two workers ever believe
-that they hold it, nothing is lost: both write the same bits, and the late one notices at its next checkpoint.
+that they hold it, nothing is lost: both write the same bits, and the late one notices before it writes again.
 """
 
 import fcntl
@@ -42,10 +42,15 @@ class Lock:
     def acquire(self) -> bool:
         """Create the file; False if it exists."""
         try:
-            with self.path.open("x") as file:
-                file.write(json.dumps(self.owner))
+            file = self.path.open("x")
         except FileExistsError:
             return False
+        try:
+            with file:
+                file.write(json.dumps(self.owner))
+        except OSError:
+            self.path.unlink(missing_ok=True)
+            raise
         threading.Thread(target=self._beat, name=f"heartbeat of {self.path}", daemon=True).start()
         return True
 
@@ -96,7 +101,9 @@ def holder(path: Path) -> str | None:
     if all(owner.get(name) == here[name] for name in ("machine", "boot", "space")):
         alive = _began(owner.get("process")) == owner.get("began", "never")
         return f"process {owner['process']}" if alive else None
-    return f"process {owner.get('process', '?')} on {owner.get('machine', 'an unknown machine')}"
+    if not {"process", "machine"} <= owner.keys():
+        return "a process that has not named itself"
+    return f"process {owner['process']} on {owner['machine']}"
 
 
 def _now(path: Path) -> float:
@@ -154,18 +161,10 @@ def _here() -> dict[str, Any]:
 
 def _began(process: Any) -> str | None:
     """Start time of a process, to tell it from a later one with the same id; None if it is gone."""
-    if not isinstance(process, int):
+    if not isinstance(process, int) or (stat := _proc(f"{process}/stat")) is None:
         return None
-    if (stat := _proc(f"{process}/stat")) is not None:
-        state, *fields = stat.rpartition(")")[2].split()
-        return None if state == "Z" else fields[18]
-    try:
-        os.kill(process, 0)  # without /proc, the id alone has to do
-    except PermissionError:
-        return "some time ago"
-    except (OSError, OverflowError):
-        return None
-    return "some time ago"
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state == "Z" else fields[18]
 
 
 def _proc(name: str) -> str | None:

@@ -1,7 +1,7 @@
 """ER-DVC: not just selection, but exploration; dual view consistency.
 
 ER, but both views of an image are learned, their predictions are kept in agreement, and the samples whose gradient the
-coming update would change most are replayed. For B and for B_M, with p and p_t the predictions of the two views
+coming update would increase most are replayed. For B and for B_M, with p and p_t the predictions of the two views
 and p_q that of a small network Q(z, z_t) on both logits:
 
     L = CE(z) + CE(z_t) - 1/3 sum_{q in {p, p_t, p_q}} H(mean q) + w (E|p_q - p| + E|p_q - p_t|)

@@ -62,7 +62,7 @@ class DiverseGradients:
         """The score of each sample, and the largest cosine of the whole batch."""
         memory, scoring = learner.memory, learner.method.scoring
         if not len(memory):
-            return torch.full((len(batch),), FIRST_SCORE), 1.0
+            return torch.full((len(batch),), FIRST_SCORE, dtype=torch.float32), 1.0
         size = min(self.size, len(memory))
         count = min(self.batches, len(memory) // size)
         slots = memory.sample(count * size, learner.generators["storage"]).split(size)

@@ -14,6 +14,7 @@ Deviations
 2. The second batch has 10 samples, the size of a replay, since the UER paper counts 1.5 times the cost of ER; others
    use 50 (`apart=50`).
 3. The features of the second batch use batch statistics and leave the running statistics alone.
+4. Without samples in the memory (`memory=0`, or the order iid++) the tested head learns nothing.
 
 Cost: 10 more samples forward, 70 against ER's 60 (the UER paper counts 1.5).
 
@@ -99,6 +100,7 @@ class SizedHeadCorrection(HeadCorrection):
 def obc(separate: bool = False, apart: int = 10) -> Method:
     """Online bias correction: one more memory batch a step updates only the tested head (the UER paper counts 1.5)."""
     separate = errors.truth("The 'separate' parameter of obc", separate)
+    errors.whole("The 'apart' parameter of obc", apart, 0)
     if separate and apart:
         raise errors.wrong("The 'apart' parameter of obc", "be 0 with separate=True, which has one head", apart)
     if apart:

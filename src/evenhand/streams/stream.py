@@ -8,6 +8,7 @@ from torch import Tensor
 
 from evenhand import errors
 from evenhand.core import draws
+from evenhand.core.settings import plain
 from evenhand.datasets import Dataset, rows_by_class
 from evenhand.streams.orders import Order, Plan, Stage, resolve
 
@@ -68,8 +69,10 @@ class Stream:
         keep_partial
             Keep the last batch of a stage even if it has fewer samples; by default it is dropped.
         """
+        batch, stages, seed, imbalance = map(plain, (batch, stages, seed, imbalance))
         errors.whole("The 'batch' of a stream", batch, 1)
         errors.whole("The number of 'stages'", stages, 1)
+        errors.whole("The 'seed' of a stream", seed, 0)
         errors.number("The 'imbalance' of a stream", imbalance, 1)
         train = rows_by_class(dataset.train_y, len(dataset.classes))
         if not validation:
@@ -81,6 +84,8 @@ class Stream:
                 raise errors.InputError(f"The class '{few[0]}' has too few samples to hold some out for validation.")
         if imbalance > 1:
             train = _long_tail(train, imbalance, seed)
+        if not (isinstance(order, str) or callable(order)):
+            raise errors.wrong("The 'order' of a stream", "be a name or an order", order)
         plan = Plan(dataset, train, test, stages, seed, draws.generator(seed, "order"))
         parts = (resolve(order) if isinstance(order, str) else order)(plan)
         if (smallest := min(len(stage.train) for stage in parts)) < (1 if keep_partial else batch):
