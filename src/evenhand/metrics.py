@@ -53,7 +53,7 @@ def anytime(a: Matrix) -> float:
 
 
 def worst_case(a: Matrix) -> float:
-    """WC_i, the mean of the current accuracy and the minimum of every previous stage since it was learned."""
+    """WC_i, the mean of the current accuracy and the minimum of every previous stage at later ones."""
     lows = [min(row[j] for row in a[j + 1 :]) for j in range(len(a) - 1)]
     return (current(a) + sum(lows)) / len(a)
 

@@ -187,7 +187,7 @@ def test_a_fault_is_tried_again_then_shown_with_its_trace(capsys, file, monkeypa
     code, out, err = call(capsys, "grid", file, "--engine", "inline", "--retries", 1)
     assert (code, out) == (1, "")
     assert sorted(tries) == sorted(2 * [spec.key for spec in SPECS])
-    assert err.count("ZeroDivisionError: on purpose Trying again.") == 4
+    assert err.count("ZeroDivisionError: on purpose. Trying again.") == 4
     assert err.count("Traceback") == 4
 
 

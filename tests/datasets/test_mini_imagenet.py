@@ -211,7 +211,7 @@ def test_images_of_other_sizes_are_brought_to_84(data):
 
 def test_it_cannot_be_fetched(data):
     with pytest.raises(
-        InputError, match=r"miniimagenet is not in .*, and cannot be fetched\. Put mini-imagenet or miniimagenet or "
+        InputError, match=r"miniimagenet is not in .*, and cannot be fetched\. Put one of mini-imagenet, miniimagenet, "
     ):
         MINI_IMAGENET.load(quiet)
 

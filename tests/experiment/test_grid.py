@@ -69,6 +69,7 @@ def test_parts_are_grids_of_their_own_upon_the_common_values(grid):
         ('methods = "er"\nmemory = [[1]]', "A value of 'memory' in a grid must be"),
         ('methods = "er"\nmemory = -1', "'memory' of a run must be a whole number of at least 0"),
         ('methods = "er"\nroot = 3', "'root' of a grid must be a string"),
+        ('[[part]]\nmethods = "er"\nroot = "a"', "The 'root' belongs at the top of a grid, not in a part"),
         ('methods = "er"\npart = 3', "'part' of a grid must be a table"),
         ('methods = "er"\npreset = ["paper"]', "'preset' of a grid must be one of"),
         ('methods = "er"\npreset = "papr"', "no preset called 'papr'. Did you mean paper"),
@@ -81,6 +82,11 @@ def test_a_mistake_is_one_sentence_that_names_the_file(grid, text, sentence):
         grid(text)
     assert "grid.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_root_may_be_in_the_home_directory(grid, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert str(grid('methods = "er"\nroot = "~/runs"').root) == "/home/somebody/runs"
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import torch
 from evenhand import errors, files
 from evenhand.core import draws
 from evenhand.core.network import DualLinear
+from evenhand.experiment import lock
 from evenhand.experiment.engine.dispatch import run_all
 from evenhand.experiment.folder import Folder
 from evenhand.experiment.records.inventory import inventory, results
@@ -211,3 +213,29 @@ def test_a_finished_run_is_not_taken_for_one_with_other_images(tmp_path):
     assert run(spec, tmp_path / "runs") == made
     (tmp_path / "mine.npz").unlink()
     assert run(spec, tmp_path / "runs") == made  # what is gone contradicts nothing
+
+
+def test_a_process_that_was_taken_over_changes_nothing(tmp_path):
+    """It slept for more than a minute, and another one finished its run meanwhile."""
+    folder, calls = tmp_path / spec_of().key, iter(range(10**6))
+
+    def stop():
+        if next(calls) == 3:
+            os.utime(folder / lock.NAME, (1, 1))
+            run(spec_of(), tmp_path)
+            raise MemoryError("when it woke up")
+        return False
+
+    with pytest.raises(MemoryError, match="when it woke up"):
+        run(spec_of(), tmp_path, stop=stop)
+    assert json.loads((folder / "status.json").read_text())["state"] == "done"
+    assert Folder(tmp_path, spec_of()).result() is not None
+
+
+@pytest.mark.parametrize("change", [{"classes": [["a"]]}, {"environment": {"data": ["a"]}}, {"classes": 3}])
+def test_a_status_of_other_types_is_damaged(tmp_path, change):
+    run(spec_of(), tmp_path)
+    path = tmp_path / spec_of().key / "status.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(errors.RunError, match="The records in .* are damaged"):
+        Folder(tmp_path, spec_of()).result()

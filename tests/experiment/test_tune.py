@@ -118,7 +118,7 @@ def test_a_whole_field_has_no_other_ends(method, text, sentence):
 
 
 def test_seeds_and_presets_are_checked_as_well():
-    with pytest.raises(errors.InputError, match="number of --seeds must be a whole number of at least 1"):
+    with pytest.raises(errors.InputError, match=r"number of --seeds must be a whole number in \[1, 100000\]"):
         tuning_of("uer", "lr=0.1,0.2", seeds=0)
     with pytest.raises(errors.InputError, match="no preset called 'papr'"):
         tuning_of("uer", "lr=0.1,0.2", preset="papr")
@@ -317,17 +317,18 @@ def test_the_command_tests_the_choice(method, axes, fields, monkeypatch, tmp_pat
     asked = []
 
     def note(execution, specs, root, **_):
-        asked.append((specs, root))
+        asked.append((specs, root, execution.changed()))
         return []
 
     monkeypatch.setattr("evenhand.cli.options.Execution.run", note)
     monkeypatch.setattr("evenhand.cli.prepare.load_dataset", lambda *_: None)
-    words = shlex.split(tuning.command(point, tmp_path / "my runs", tmp_path))
+    conditions = {"threads": 1, "precision": "bf16"}
+    words = shlex.split(tuning.command(point, tmp_path / "my runs", tmp_path, **conditions))
     assert words[0] == "evenhand"
     with pytest.raises(SystemExit) as end:
         app.main(words[1:])
     assert end.value.code in (0, None)
-    assert asked == [(tuning.specs(point.values, tested="test"), tmp_path / "my runs")]
+    assert asked == [(tuning.specs(point.values, tested="test"), tmp_path / "my runs", conditions)]
     assert os.environ["EVENHAND_DATA"] == str(tmp_path)
     assert "--data-dir" not in tuning.command(point, tmp_path)
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from evenhand.cli.options import Json, Root, print_json
 from evenhand.cli.runs import Csv, Where, check_format, print_csv, warn_skipped
-from evenhand.cli.tables import plus_minus, print_line, stdout
+from evenhand.cli.tables import OPEN, plus_minus, print_line, stdout
 from evenhand.errors import InputError
 from evenhand.metrics import average, percent
 
@@ -93,9 +92,7 @@ def _compared(scenario: "Scenario", group: "Group", to: str) -> dict[str, Any]:
 def _print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str) -> None:
     """Print one table per stream, and which settings differ from the reference besides the method."""
     for title in dict.fromkeys(row["stream"] for row in rows):
-        table = Table(
-            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(title), title_justify="left", title_style="bold"
-        )
+        table = Table(**OPEN, title=escape(title), title_justify="left", title_style="bold")
         table.add_column("method", overflow="fold")
         for name in ("seeds", "accuracy", "95 %", f"minus {to}", "95 %", "pairs"):
             table.add_column(name, justify="right", no_wrap=True)

@@ -22,13 +22,15 @@ def methods(pattern: str = "*", *, json: Json = False) -> None:
     from evenhand.core import catalogue
 
     rows = [row for row in catalogue.rows() if fnmatch.fnmatch(row["name"], pattern)]
-    if not rows:
+    ways = [way for way in catalogue.ways() if rows or fnmatch.fnmatch(way["name"], pattern)]
+    if not (rows or ways):
         raise InputError(f"No method matches '{pattern}'. Run evenhand methods to list all.")
     if json:
-        print_json({"schema": 1, "methods": rows, "ways": catalogue.ways()})
+        print_json({"schema": 1, "methods": rows, "ways": ways})
     else:
-        _print_methods(stdout(), rows)
-        for way in catalogue.ways():
+        if rows:
+            _print_methods(stdout(), rows)
+        for way in ways:
             print_line(stdout(), f"+{way['call']}: {way['title']}")
 
 

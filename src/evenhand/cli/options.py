@@ -21,7 +21,7 @@ Anyway = Annotated[
     Flag, Parameter(help="Resume runs even if versions or threads have changed; results may change, too.")
 ]
 Root = Annotated[Path, Parameter(help="Directory with one subfolder per run.")]
-DataDir = Annotated[Path | None, Parameter(help="Directory to look for datasets in; same as EVENHAND_DATA.")]
+DataDir = Annotated[Path | None, Parameter(help="Directory to look for datasets in; overrides EVENHAND_DATA.")]
 Track = Annotated[
     str | None,
     Parameter(help="Also log to tensorboard, mlflow, wandb or your own module:attribute; separate several by commas."),
@@ -57,13 +57,11 @@ class RunSettings:
 
     Parameters
     ----------
-    data_dir
-        Directory to look for datasets in; same as EVENHAND_DATA.
     preset
         How the network sees images: plain (raw), or paper (with augmented views), the default for the paper's datasets.
     """
 
-    data_dir: Path | None = None
+    data_dir: DataDir = None
     preset: str | None = None
 
     def fields(self) -> dict[str, Any]:
@@ -134,6 +132,7 @@ class Execution:
         from evenhand.cli.live import Watch
         from evenhand.experiment.engine.dispatch import run_all
         from evenhand.experiment.engine.queue import RunOptions
+        from evenhand.experiment.result import Result
         from evenhand.experiment.trainings import plan
 
         conditions = Conditions(**{name: getattr(self, name) for name in CONDITIONS})
@@ -145,7 +144,8 @@ class Execution:
         with Watch(runs, until=run_options.until) as watch:
             outcomes = run_all(runs, root, run_options, engine=self.engine, **cpus, listen=watch)
         ended = dict(zip(runs, outcomes, strict=True))
-        return [_answer(ended[answering[spec]], spec) for spec in specs]
+        pairs = [(ended[answering[spec]], spec) for spec in specs]
+        return [outcome.tested_as(spec) if isinstance(outcome, Result) else outcome for outcome, spec in pairs]
 
     def at_once(self, trials: int, seeds: int) -> int:
         """How many points of a search to try at the same time: as many as the workers can run with all seeds."""
@@ -157,13 +157,6 @@ class Execution:
         if self.engine != "ray" or workers is None:  # the number of cores of a cluster is unknown here
             workers = Allocation.of(trials * seeds, workers, threads if self.engine != "ray" else None).workers
         return workers // seeds or 1
-
-
-def _answer(outcome: "Outcome", spec: "Spec") -> "Outcome":
-    """What a run says of a spec that it answers."""
-    from evenhand.experiment.result import Result
-
-    return outcome.tested_as(spec) if isinstance(outcome, Result) else outcome
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,7 @@ from evenhand.cli.options import EXECUTION, RUN_SETTINGS, Anyway, Execution, Jso
 from evenhand.cli.prepare import load_missing, trackers, use_data_dir
 from evenhand.cli.tables import fitting, plus_minus, stdout
 from evenhand.core.settings import RUN
-from evenhand.errors import InputError
+from evenhand.errors import InputError, whole
 from evenhand.metrics import percent
 
 if TYPE_CHECKING:
@@ -45,14 +45,15 @@ def run(
     seed
         Run only this seed.
     """
+    from evenhand.experiment.grid import MOST
     from evenhand.experiment.spec import Spec
 
     if not methods:
         raise InputError("Name at least one method, e.g. evenhand run er uer. List them with evenhand methods.")
     if seeds is not None and seed is not None:
         raise InputError("Use either --seeds K for the seeds 0 to K - 1, or --seed S for a single one.")
-    if seeds is not None and seeds < 1:
-        raise InputError(f"The number of --seeds must be at least 1. Got {seeds} instead.")
+    if seeds is not None:
+        whole("The number of --seeds", seeds, 1, MOST)
     fields = settings.fields() | ({"tested": tested} if tested else {})
     numbers = [seed] if seed is not None else range(seeds or 1)
     specs = [Spec.make(settings.preset, method=name, seed=number, **fields) for name in methods for number in numbers]

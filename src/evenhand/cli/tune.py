@@ -83,7 +83,7 @@ def tune(
         print(f"{stop} Repeat the command to resume the search.", file=sys.stderr)
         return 130
     choice = tuning.best(points)
-    command = tuner.command(choice, root, settings.data_dir)
+    command = tuner.command(choice, root, settings.data_dir, **execution.changed())
     rows = [point.fields() for point in points]
     if json:
         print_json({"schema": 1, "points": rows, "choice": choice.values, "command": command})

@@ -50,7 +50,7 @@ class Tree:
     def lines(self, name: str) -> list[str]:
         """Return the non-empty lines of a text file."""
         try:
-            return [line.strip() for line in self.read(name).decode().splitlines() if line.strip()]
+            return [line.strip() for line in self.read(name).decode("utf-8-sig").splitlines() if line.strip()]
         except UnicodeDecodeError:
             raise errors.InputError(f"{self.path / name} is damaged: it is not a text file.") from None
 

@@ -72,7 +72,7 @@ class Source:
         searched = data_dirs.search_path()
         others = [f"evenhand data fetch {self.name} --from {origin}" for origin in list(self.origins)[1:]]
         hint = f" Or try: {'; '.join(others)}." if others else ""
-        put = f"Put {' or '.join(self.paths)} into {searched[0]}."
+        put = f"Put {'one of ' * (len(self.paths) > 1)}{', '.join(self.paths)} into {searched[0]}."
         return f"{self.name} is not in {', '.join(map(str, searched))}, and {why}. {put}{hint}"
 
     def _check(self, dataset: Dataset) -> None:

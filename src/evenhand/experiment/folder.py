@@ -95,13 +95,17 @@ class Folder:
             records = [_with_named_tests(record, self.spec) for record in records]
             if not all(_is_complete(record, stage, self.spec) for stage, record in enumerate(records, 1)):
                 raise ValueError("a stage lacks some of its numbers")
+            classes, environment = tuple(status["classes"]), {**status["environment"], **status["hardware"]}
+            if not all(isinstance(name, str) for name in classes):
+                raise ValueError("the name of a class is not a text")
+            hash(tuple(environment.values()))  # raises if one of them is a list or a table
             return Result(
                 spec=self.spec,
                 key=self.spec.key,
                 records=records,
-                classes=tuple(status["classes"]),
+                classes=classes,
                 seconds=seconds(timing),
-                environment={**status["environment"], **status["hardware"]},
+                environment=environment,
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise errors.RunError(f"The records in {self.path} are damaged. {files.RESTART}") from None
@@ -179,7 +183,8 @@ def _is_complete(record: dict[str, Any], stage: int, spec: Spec) -> bool:
     tests = [record, *(record["tests"][name] for name in spec.ways.others())]
     accuracies = [test["accuracy"] for test in tests if "probability" in test]
     complete = len(accuracies) == len(tests) and all(len(accuracy) == stage for accuracy in accuracies)
-    return complete and "head" in record and all(0 <= value <= 1 for accuracy in accuracies for value in accuracy)
+    complete = complete and "head" in record and isinstance(record["arrival"], list)
+    return complete and all(0 <= value <= 1 for accuracy in accuracies for value in accuracy)
 
 
 def _with_named_tests(record: dict[str, Any], spec: Spec) -> dict[str, Any]:

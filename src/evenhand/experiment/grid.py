@@ -16,6 +16,7 @@ from typing import Any
 
 from evenhand import errors
 from evenhand.core.settings import CONDITIONS, PRESETS
+from evenhand.datasets import data_dirs
 from evenhand.experiment.spec import Spec
 
 PLURALS = {"methods": "method", "seeds": "seed"}
@@ -60,7 +61,7 @@ def parse(content: dict[str, Any]) -> Grid:
         raise errors.wrong("A 'part' of a grid", "be a table [[part]]", parts)
     own = [_singular(part) for part in parts or [{}]]
     specs = [spec for part in own for spec in _product({**_singular(common), **part})]
-    return Grid(tuple(dict.fromkeys(specs)), Path(root) if root else None)
+    return Grid(tuple(dict.fromkeys(specs)), data_dirs.expand(root) if root else None)
 
 
 def _singular(fields: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +69,8 @@ def _singular(fields: dict[str, Any]) -> dict[str, Any]:
     singular: dict[str, Any] = {}
     for name, value in fields.items():
         field = PLURALS.get(name, name)
+        if name in ("root", "title"):
+            raise errors.InputError(f"The '{name}' belongs at the top of a grid, not in a part.")
         if name in COMMAND:
             raise errors.InputError(f"'{name}' does not belong in a grid. Use evenhand grid FILE --{name} ...")
         if field not in Spec.model_fields and name != "preset":

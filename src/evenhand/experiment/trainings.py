@@ -37,7 +37,7 @@ class Archive:
         for path in self._folders:
             if stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
                 with suppress(errors.RunError):
-                    if result := Folder(path.parent, donor, path.name).result():
+                    if result := Folder(path.parent, donor).result():
                         return result
         return None
 
@@ -47,7 +47,7 @@ class Archive:
         for path in (*own, *self._folders):
             if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
                 with suppress(errors.RunError):
-                    if Folder(path.parent, donor).status().get("state") in ("running", "stopped", "failed"):
+                    if Folder(path.parent, donor).status().get("state") in ("running", "failed"):
                         return donor
         return None
 

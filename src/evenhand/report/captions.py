@@ -22,8 +22,8 @@ STAGES = (
     "the two accuracies, the less a method favours what it learned last."
 )
 BY_CLASS = (
-    "The latest weights after the last stage, averaged over seeds by order of arrival. The dashed line is an equal "
-    "share of the probability."
+    "After the last stage, averaged over seeds by order of arrival. Norms and biases are those of the latest weights, "
+    "also for methods tested with averaged ones. The dashed line is an equal share of the probability."
 )
 NEWEST = " Curves that rise or fall at the right end show that the head treats the newest classes differently."
 CONFUSION = (
@@ -34,7 +34,7 @@ ACCURACY_MATRIX = "Each row is one more stage learned; read down a column to see
 
 
 def number(fraction: float | None) -> str:
-    """A fraction as a percentage without its sign, with a typographic minus; a dash for None."""
+    """A fraction as a percentage without the % sign, with a typographic minus; a dash for None."""
     return DASH if fraction is None else metrics.percent(fraction, unit="").replace("-", MINUS)
 
 

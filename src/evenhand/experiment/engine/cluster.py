@@ -18,6 +18,7 @@ import torch
 
 from evenhand import __version__, errors, files
 from evenhand.datasets import Dataset, load
+from evenhand.datasets.prepared import ARRAYS
 from evenhand.experiment.engine.queue import Failure, Outcome, RunOptions, RunQueue, attempt
 from evenhand.experiment.environment import stop_requests
 from evenhand.experiment.folder import Folder
@@ -25,7 +26,6 @@ from evenhand.experiment.run import Note, Progress
 from evenhand.experiment.spec import Spec
 
 REPORT_SECONDS = 1.0  # between two reports of one run
-ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 Contents = dict[str, bytes]
 
 

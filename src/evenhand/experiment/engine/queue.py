@@ -125,7 +125,7 @@ class RunQueue:
         tried = self._tries[spec.key] = self._tries.get(spec.key, 0) + 1
         if isinstance(outcome, Failure) and cause in ("fault", "lost"):
             if tried <= self.options.retries:
-                self.listen(Note(spec.key, f"{outcome.message} Trying again."))
+                self.listen(Note(spec.key, f"{outcome.message.rstrip('.')}. Trying again."))
                 self._put_back(spec)
                 return
             if cause == "lost":

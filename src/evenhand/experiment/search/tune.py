@@ -17,6 +17,7 @@ from evenhand import errors, metrics
 from evenhand.core import registry
 from evenhand.experiment.engine.queue import Failure, Outcome
 from evenhand.experiment.folder import Folder
+from evenhand.experiment.grid import MOST
 from evenhand.experiment.result import Result, answering
 from evenhand.experiment.search.axis import FIXED, Axis, is_fixed, takes_whole, with_value
 from evenhand.experiment.spec import Spec
@@ -74,7 +75,7 @@ class Tuning:
         self.method = method
         self.fields = fields
         self.preset = preset
-        self.seeds = errors.whole("The number of --seeds", seeds, 1)
+        self.seeds = errors.whole("The number of --seeds", seeds, 1, MOST)
         if not axes:
             raise errors.InputError("Name at least one --field to search, e.g. --field alpha=0.1:0.9.")
         if len({axis.name for axis in axes}) < len(axes):
@@ -103,11 +104,11 @@ class Tuning:
         given = {**fields, "method": method, "tested": tested}
         return [Spec.make(self.preset, **given, seed=seed) for seed in range(self.seeds)]
 
-    def command(self, point: Point, root: Path, data_dir: Path | None = None) -> str:
-        """The command that runs the final test of a point."""
+    def command(self, point: Point, root: Path, data_dir: Path | None = None, **execution: Any) -> str:
+        """The command that runs the final test of a point; `execution` has further flags."""
         spec = self.specs(point.values, tested="test")[0]
         fields = {**self.fields, **{name: point.values[name] for name in point.values if name in Spec.model_fields}}
-        flags = {"preset": self.preset, **fields, "seeds": self.seeds, "data_dir": data_dir, "root": root}
+        flags = {"preset": self.preset, **fields, "seeds": self.seeds, "data_dir": data_dir, **execution, "root": root}
         words = ["evenhand", "run", spec.method]
         for name, value in flags.items():
             if value is True or value is False:
