@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from evenhand.backbones import MLP
+from evenhand.bench.service import resident_mb
 from evenhand.bench.workloads import full_learner
 from evenhand.core.learner import Learner
 from evenhand.experiment.engine.dispatch import run_all
@@ -61,10 +62,10 @@ def stream(samples: int = SAMPLES) -> dict[str, Any]:
         x = torch.randn(BATCH, FEATURES, generator=generator) + y[:, None] / 10
         learner.observe(x, y)
         if not full and len(learner.memory) == KEPT:
-            full = _resident()
+            full = resident_mb()
         if step % (steps // 10) == 0:
             tenths.append((steps // 10) / (time.perf_counter() - began))
-            resident.append(_resident())
+            resident.append(resident_mb())
             began = time.perf_counter()
     return {
         "samples": steps * BATCH,
@@ -100,12 +101,6 @@ def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
-
-
-def _resident() -> float:
-    """Resident memory of this process in MB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 1e6
 
 
 if __name__ == "__main__":

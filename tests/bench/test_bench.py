@@ -52,7 +52,7 @@ def test_methods_with_several_parameters_are_timed_and_composed_ones_documented(
     monkeypatch.setattr(suite, "full_learner", lambda name: plain(name, memory=20, classes=10))
     monkeypatch.setattr(suite, "time_in_turns", lambda steps, rounds: {name: [1.0] * rounds for name in steps})
     names = ["scored(learn='cos', test='cos')", "er_ace+mir"]
-    measured = suite.measure(["methods"], 3, 1, ", ".join(names))["methods"]
+    measured = suite.measure(["methods"], 6, 1, ", ".join(names))["methods"]
     assert list(measured) == ["er", *names]
     assert measured["er_ace+mir"]["documented"] == registry.cost("mir") > registry.cost("er_ace") == 1
     assert measured["er_ace+mir"]["c_d"] > 1.1
@@ -61,7 +61,7 @@ def test_methods_with_several_parameters_are_timed_and_composed_ones_documented(
 def test_an_unknown_method_is_refused_before_anything_is_measured(monkeypatch):
     monkeypatch.setitem(suite.PARTS, "steps", lambda rounds: pytest.fail("measured"))
     with pytest.raises(InputError, match="There is no method called 'mirr'"):
-        suite.measure(["steps", "methods"], 3, 1, "er,mirr")
+        suite.measure(["steps", "methods"], 6, 1, "er,mirr")
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_every_part_of_the_benchmark_gives_numbers(monkeypatch):
     monkeypatch.setattr(timing, "STEPS", 1)
     plain = workloads.full_learner
     monkeypatch.setattr(suite, "full_learner", lambda *a, **k: plain(*a, **{**k, "compile": False}))
-    measured = suite.measure(["steps", "evaluation"], 3, 1)
+    measured = suite.measure(["steps", "evaluation"], 6, 1)
     rows = measured["steps"]["rows"]
     assert len(rows) == 9
     assert all(0 < row["of_peak"] < 1.2 for row in rows.values())
@@ -99,7 +99,7 @@ def test_precisions_are_compared_with_the_same_number_of_images(monkeypatch):
         ("gemm_peak", lambda *dtype: 100.0 if dtype else 50.0),
     ):
         monkeypatch.setattr(suite, name, stand_in)
-    measured = suite.measure(["precision"], 3, 1)
+    measured = suite.measure(["precision"], 6, 1)
     for threads, part in measured["precision"].items():
         rows = part["rows"]
         assert len(rows) == (10 if threads == "1 thread" else 18)

@@ -159,7 +159,7 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
             "--workers must be 1 with --engine inline. Got 5",
         ),
         (["bench", "--threads", "-3"], "The number of 'threads' must be a whole number of at least 1. Got -3 instead."),
-        (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 3"),
+        (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 6"),
         (["bench", "--parts", "load"], "There is no part of the benchmark called 'load'"),
         (
             ["bench", "--methods", "er", "--parts", "steps"],

@@ -76,11 +76,12 @@ def _singles(count: int) -> dict[str, Any]:
     for number in range(count):
         learner.observe(x[number % 1000].unsqueeze(0), [y[number % 1000]])
         if number == count // 10:
-            early = _resident_mb()
+            early = resident_mb()
     torch.set_num_threads(threads)
-    return {"count": count, "early_mb": early, "late_mb": _resident_mb()}
+    return {"count": count, "early_mb": early, "late_mb": resident_mb()}
 
 
-def _resident_mb() -> float:
+def resident_mb() -> float:
+    """Resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
+    return pages * 4096 / 1e6

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, each as plain data: steps, evaluation, scaling, processes, service and methods."""
+"""The parts of the benchmark, each as plain data; `PARTS` lists them."""
 
 import copy
 import itertools
@@ -24,12 +24,13 @@ from evenhand.core.precision import native
 from evenhand.experiment.environment import environment, hardware
 
 RUN_STEPS, RUN_IMAGES = 5000, 55_000  # learned and tested in a run of CIFAR-100 with ten stages
+FEWEST = 6  # rounds, since the 95 % interval of a median needs as many
 SETTING = f"Reduced ResNet18, {BATCH} + {BATCH} images, {CLASSES} classes, full memory of {MEMORY}"
 
 
 def measure(parts: list[str], rounds: int, threads: int | None, methods: str | None = None) -> dict[str, Any]:
     """Run some parts of the benchmark on an otherwise idle machine."""
-    errors.whole("The number of 'rounds'", rounds, 3)
+    errors.whole("The number of 'rounds'", rounds, FEWEST)
     for part in parts:
         if part not in PARTS:
             raise errors.unknown("part of the benchmark", part, PARTS)
@@ -184,7 +185,7 @@ def _sized(**sizes: Any) -> Workload:
 def processes(rounds: int) -> dict[str, Any]:
     """Runs side by side: two processes with one thread each, against one process with two."""
     rates: dict[str, list[float]] = {"2 x 1": [], "1 x 2": [], "1 x 2, compiled": []}
-    for _ in range(max(3, rounds // 10)):
+    for _ in range(max(FEWEST, rounds // 10)):
         rates["2 x 1"].append(_steps_per_second(2, 1, False))
         rates["1 x 2"].append(_steps_per_second(1, 2, False))
         rates["1 x 2, compiled"].append(_steps_per_second(1, 2, True))

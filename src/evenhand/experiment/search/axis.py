@@ -9,7 +9,8 @@ from evenhand.experiment.spec import Spec
 
 POINTS = 5  # of a range, unless it says how many
 LARGEST = 1e15  # end of a range; floats represent all whole numbers up to here
-FIXED = "method seed tested tests data size skip_bad columns stages order imbalance pace".split()
+STREAM = ("data", "size", "skip_bad", "columns", "stages", "order", "imbalance", "pace")
+FIXED = ("method", "seed", "tested", "tests", *STREAM)
 
 
 @dataclass(frozen=True)
