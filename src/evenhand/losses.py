@@ -46,5 +46,4 @@ def mixed(head: DualLinear, samples: Samples, mix: Mix) -> Tensor:
     h, y = samples
     if not isinstance(head, DualLinear):
         raise errors.wrong("The 'head' of a loss", "be a DualLinear", type(head).__name__)
-    first, *others = [weight * F.cross_entropy(head(h, form), y.long()) for form, weight in mix]
-    return first + others[0] if others else first
+    return mix.expect(lambda form: F.cross_entropy(head(h, form), y.long()))

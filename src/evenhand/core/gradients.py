@@ -45,7 +45,8 @@ def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
         logits = functional_call(network, values, (x.unsqueeze(0), [form for form, _ in mix], couple))
         return _mixed(logits, y.unsqueeze(0), mix)
 
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(_parameters(network), unit(batch.x), batch.y)
+    values = {name: parameter.detach() for name, parameter in _parameters(network).items()}
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(values, unit(batch.x), batch.y)
     return torch.cat([gradient.flatten(1) for gradient in gradients.values()], dim=1)
 
 
@@ -53,15 +54,15 @@ def batch_gradient(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
     """The gradient of a batch's mean cross-entropy with respect to all parameters, in eval mode, (parameters,)."""
     network, couple = learner.eval_copy(), learner.method.scoring.couple
     loss = _mixed(network(unit(batch.x), [form for form, _ in mix], couple), batch.y, mix)
-    gradients = torch.autograd.grad(loss, list(_parameters(network, live=True).values()), materialize_grads=True)
+    gradients = torch.autograd.grad(loss, list(_parameters(network).values()), materialize_grads=True)
     return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 def _mixed(logits: list[Tensor], y: Tensor, mix: Mix) -> Tensor:
-    return torch.stack([w * F.cross_entropy(z, y) for z, (_, w) in zip(logits, mix, strict=True)]).sum()
+    of = {form: z for z, (form, _) in zip(logits, mix, strict=True)}
+    return mix.expect(lambda form: F.cross_entropy(of[form], y))
 
 
-def _parameters(network: Network, live: bool = False) -> dict[str, Tensor]:
+def _parameters(network: Network) -> dict[str, nn.Parameter]:
     """The trainable parameters of the classifier: all except those of extra modules and frozen layers."""
-    named = {name: p for name, p in network.named_parameters() if p.requires_grad and not name.startswith("extra.")}
-    return dict(named) if live else {name: p.detach() for name, p in named.items()}
+    return {name: p for name, p in network.named_parameters() if p.requires_grad and not name.startswith("extra.")}

@@ -115,14 +115,10 @@ class Learning:
         return found
 
     def expect(self, phase: Phase, h: Tensor, criterion: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply a criterion to the logits of h, mixed as the scoring says for this phase.
-
-        This is the sum over forms of weight * criterion(logits).
-        """
+        """Apply a criterion to the logits of h, mixed as the scoring says for this phase."""
         scoring = self.method.scoring
         mix = scoring.learn if phase == "learn" else scoring.replay
-        terms = [weight * criterion(self.network.logits(h, form, scoring.couple)) for form, weight in mix]
-        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
+        return mix.expect(lambda form: criterion(self.network.logits(h, form, scoring.couple)))
 
     def recall(self, slots: Tensor) -> Batch | None:
         """Read samples from the memory and draw their views; None if there are none."""

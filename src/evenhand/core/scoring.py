@@ -6,11 +6,14 @@
 Both share one W. A phase of training may mix their losses, e.g. alpha l(dot) + (1 - alpha) l(cos); a test uses one.
 """
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal
 
 from evenhand import errors
 from evenhand.core.parts import part
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Form = Literal["dot", "cos"]
 Phase = Literal["learn", "replay"]
@@ -36,6 +39,11 @@ class Mix:
             yield "dot", self.dot
         if self.cos:
             yield "cos", self.cos
+
+    def expect(self, loss: Callable[[Form], "Tensor"]) -> "Tensor":
+        """The sum over forms of weight * loss(form): the one place where dot and cos meet."""
+        first, *others = [weight * loss(form) for form, weight in self]
+        return first + others[0] if others else first
 
 
 @part("evenhand.scoring.Scoring")
