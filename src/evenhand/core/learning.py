@@ -80,7 +80,8 @@ class Learning:
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: generators as bytes, without locks and copies."""
         states = {name: generator.get_state().numpy().tobytes() for name, generator in self.generators.items()}
-        return {**vars(self), "generators": states, "_cache": Cache(), "_copies": Copies(), "snapshots": Snapshots()}
+        own = {name: value for name, value in vars(self).items() if name not in ("_cache", "_copies", "snapshots")}
+        return {**own, "generators": states}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the learner; waits for another thread's step to end."""
@@ -92,7 +93,7 @@ class Learning:
         return made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        vars(self).update(state, _cache=Cache(), _copies=Copies(), snapshots=Snapshots())
         self.generators = {name: Generator() for name in state["generators"]}
         for name, content in state["generators"].items():
             self.generators[name].set_state(torch.frombuffer(bytearray(content), dtype=torch.uint8))

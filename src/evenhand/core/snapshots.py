@@ -27,9 +27,6 @@ class Cache(dict[Any, Any]):
         super().__init__()
         self.lock = threading.RLock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Cache, ()
-
 
 class Snapshot:
     """The complete state of a learner after a step.
@@ -115,9 +112,6 @@ class Snapshots:
         self.changes = 0  # counts steps, and changes of the learning rate
         self.last: Snapshot | None = None
         self.pool: list[Snapshot] = []
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Snapshots, ()
 
     @contextmanager
     def step(self, learner: "Learner") -> Iterator[Snapshot]:
