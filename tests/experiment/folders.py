@@ -29,7 +29,7 @@ def write(root, spec, state="done", stages=None, accuracy=0.5, name=None, **fact
 
 def stage_of(accuracy):
     """What a record of a stage must have."""
-    return {"accuracy": accuracy, "head": {}, "probability": []}
+    return {"accuracy": accuracy, "arrival": [], "head": {}, "probability": []}
 
 
 def leave_lock(folder):

@@ -98,7 +98,7 @@ def unit(x: Tensor) -> Tensor:
     if x.dtype != torch.uint8 and not x.is_floating_point():
         return x
     layout = torch.channels_last if x.ndim == 4 else torch.contiguous_format
-    floats = x.to(torch.float32, memory_format=layout)
+    floats = x.to(torch.float32, memory_format=layout).contiguous(memory_format=layout)  # `to` may leave strides alone
     return floats.div_(255) if x.dtype == torch.uint8 else floats
 
 
