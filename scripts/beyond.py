@@ -63,9 +63,9 @@ ends 5.9, 8.9 and 6.4 points above the paper's UER. On CIFAR-100, averaging rais
 points and lowers the current ones by thirteen.
 
 **What averaging gives ER alone, and what remains of UER's lead:** on CIFAR-100, ER gains 6.1 points over three seeds
-and UER 5.2 over five; with seed 0 alone, LUCIR gains 6.7, ER-ACE 5.8, and SCR, which is tested by nearest class means, 1.0.
-So averaging helps both alike and UER keeps its lead over ER (with seed 0 alone, it seemed to grow from 4.9 to 7.8
-points). ER and LUCIR keep 61 and 59 % on their current classes: averaging reaches further back, but a head that favours
+and UER 5.2 over five; with seed 0 alone, LUCIR gains 6.7, ER-ACE 5.8, and SCR, which is tested by nearest class
+means, 1.0. So averaging helps both alike and UER keeps its lead over ER (with seed 0 alone, it seemed to grow from 4.9
+to 7.8 points). ER and LUCIR keep 61 and 59 % on their current classes: averaging reaches further back, but a head that favours
 the newest classes still favours them. Testing ER's latest weights by nearest class means (seed 0) gains more than
 averaging, 22.9 (22.0 / 30.7), but still ends 6.2 points below averaged UER with that seed. On the embedded
 images [below](#all-methods-and-a-stream-that-does-not-wait), where three seeds settle nothing, ER gains 3.6 points and
