@@ -157,7 +157,7 @@ def test_a_wrong_hash(server, data):
     sentence = (
         rf"mnist is not in {data}, .*, and could not be fetched "
         rf"\({server.base}t10k-labels-idx1-ubyte\.gz has a wrong hash\)\. "
-        rf"Put mnist or MNIST/raw or MNIST into {data}\."
+        rf"Put one of mnist, MNIST/raw, MNIST into {data}\."
     )
     for _ in range(2):  # what was fetched before it is not taken for the dataset
         with pytest.raises(InputError, match=sentence):
@@ -208,7 +208,7 @@ def test_an_unreachable_server(data, tmp_path):
         InputError,
         match=rf"^mnist is not in {data}, {tmp_path}/cache/evenhand, {tmp_path}/system, and could not be fetched "
         rf"\({base}train-images-idx3-ubyte\.gz: .*Connection refused.*\)\. "
-        rf"Put mnist or MNIST/raw or MNIST into {data}\.$",
+        rf"Put one of mnist, MNIST/raw, MNIST into {data}\.$",
     ):
         digits(base).load(quiet)
     assert left(data) == []
