@@ -39,7 +39,8 @@ READING = """## How to read this page
 *Paper* is the mean of ten runs, with half its 95 % interval if the paper prints one. *Ours* is the mean over our seeds,
 with half the 95 % interval of that mean (Student's t): very wide for two seeds, none for a single one. A row *differs*
 when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds and SD the paper's interval times
-sqrt(10)/2.262. Rows without a run are marked *not run*. We chose the views, the passes and ER-ACE's head by one-seed
+sqrt(10)/2.262. Rows without a run are marked *not run*. The *best other method* of the summary is, of those that share
+the most seeds with UER, the one that UER leads least. We chose the views, the passes and ER-ACE's head by one-seed
 trials, compared with the paper and not kept ([the protocol](protocol.md)); nothing was tuned after that, and no seed
 that was run is left out. Of a seed that was trained twice, on two processors, the page shows the first run ([the
 others](../results/README.md#paper-cifar-100-and-cifar-10-in-the-papers-setting)). Averaged weights (`uer+ema`) are our
@@ -157,8 +158,15 @@ def _overview(items: Sequence[Rendering]) -> str:
     return "\n".join(lines) + (
         f"\n\nTimes are for {hardware}. They were measured on CIFAR-100, with a core per run, for methods that cost as "
         "much as ER, and estimated from image size and C_D for all others; ASER and GSS take longer. Items share runs: "
-        "a finished run counts for every item that needs it.\n"
+        f"a finished run counts for every item that needs it. {_precisions(items)}\n"
     )
+
+
+def _precisions(items: Sequence[Rendering]) -> str:
+    """Count the runs in bfloat16."""
+    runs = {result.key: result.environment.get("precision") for item in items for result in item.results}
+    count = sum(precision == "bf16" for precision in runs.values())
+    return f"{count} of the {len(runs)} runs were computed in [bfloat16](speed.md#bfloat16), all others in float32."
 
 
 def _item(rendering: Rendering, pictures: str) -> str:

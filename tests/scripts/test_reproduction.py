@@ -100,6 +100,12 @@ def test_the_best_other_method_is_the_one_that_uer_leads_least_by_seed():
     made = [result(s, *2 * [levels[s.method, s.seed]]) for s in item.specs if (s.method, s.seed) in levels]
     [cell] = cells(Rendering(item, made).compared, [])
     assert (cell.best.name, cell.lead(cell.best).mean) == ("LUCIR", pytest.approx(5))  # ER-ACE's mean is higher
+    more = [result(s, *2 * [0.35]) for s in item.specs if (s.method, s.seed) == ("er", 1)]
+    [cell] = cells(Rendering(item, made + more).compared, [])
+    assert (cell.best.name, cell.lead(cell.best).mean, cell.wins) == ("ER", pytest.approx(7.5), True)  # on two seeds
+    more += [result(s, *2 * [0.25]) for s in item.specs if (s.method, s.seed) == ("er_ace", 0)]
+    [cell] = cells(Rendering(item, [one for one in made if one.spec.method != "er_ace"] + more).compared, [])
+    assert (cell.best.name, cell.wins) == ("ER", False)  # ER-ACE ends above UER, on one seed
     [cell] = cells(Rendering(item, [one for one in made if one.spec.method != "uer"]).compared, [])
     assert (cell.best.name, cell.lead(cell.best)) == ("ER-ACE", None)
 
