@@ -5,7 +5,7 @@ import torch
 
 from evenhand import errors, resolve
 from evenhand.core import registry
-from evenhand.core.ways import Ways
+from evenhand.core.ways import Ways, pieces
 
 METHODS = [name for name, recipe in registry.recipes().items() if not recipe.way]
 WAYS = ["dot", "cos", "ema", "ncm", "ema+ncm", "cos+ema(decay=0.5)"]
@@ -89,3 +89,13 @@ def test_a_bad_list_of_tests_is_refused_before_anything_is_built(learner):
             learner("uer", tests=text)
     with pytest.raises(errors.InputError, match="The 'tests' of a learner must be a string"):
         learner("uer", tests=["ema"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "largest"), [((3, 84, 84), 18), ((3, 224, 224), 16), ((3, 32, 32), 128), ((7,), 128)]
+)
+def test_larger_images_are_tested_in_smaller_batches(shape, largest):
+    samples = torch.arange(300).reshape(-1, *len(shape) * [1]).expand(300, *shape)
+    parts = pieces(samples)
+    assert {len(part) for part in parts[:-1]} == {largest}
+    assert torch.equal(torch.cat([part.flatten(1)[:, 0] for part in parts]), torch.arange(300))

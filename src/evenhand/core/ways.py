@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenhand.core.learner import Learner
 
 EVALUATION_BATCH = 128
+SMALL_IMAGE = 3 * 32 * 32
 
 
 class Ways:
@@ -87,7 +88,7 @@ class Ways:
             shared: dict[Any, Any] = {}
             asked = [view_of(learner, method, snapshot, shared) for method in methods]
             samples, kind = admission.samples(asked[0], x)
-            parts = samples.to(learner.device).split(EVALUATION_BATCH)
+            parts = pieces(samples.to(learner.device))
             with nullcontext() if learner.network.known else snapshot.passing:
                 if snapshot.kind is None:  # only a step may fix the kind of all samples
                     fitted = cloned(snapshot.network)
@@ -99,6 +100,14 @@ class Ways:
             unseen = asked[0].network.rows - len(labels)  # rows that the head started with and no class uses yet
         columns = [torch.cat(column) for column in zip(*scored, strict=True)]
         return [scores[:, : scores.shape[1] - unseen] for scores in columns], labels
+
+
+def pieces(samples: Tensor) -> tuple[Tensor, ...]:
+    """Split samples into batches of the fastest size: on a CPU the activations of larger images must fit its cache."""
+    size = EVALUATION_BATCH
+    if samples.device.type == "cpu":
+        size = min(size, max(16, size * SMALL_IMAGE // max(1, samples.shape[1:].numel())))
+    return samples.split(size)
 
 
 def view_of(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict[Any, Any]) -> "Learner":

@@ -30,7 +30,7 @@ from evenhand.core.memory import Memory
 from evenhand.core.method import Method
 from evenhand.core.parts import part
 from evenhand.core.registry import register
-from evenhand.core.ways import EVALUATION_BATCH
+from evenhand.core.ways import pieces
 from evenhand.methods.er import CrossEntropy, er
 
 
@@ -151,8 +151,8 @@ def outside(memory: Memory, slots: Tensor | None) -> Tensor:
 @torch.no_grad()
 def features(learner: Learner, *batches: Batch) -> list[Tensor]:
     """The features of raw samples, in eval mode, in batches of the fastest size."""
-    pieces = torch.cat([unit(batch.x) for batch in batches]).split(EVALUATION_BATCH)
-    h = torch.cat([learner.folded_copy().features(piece) for piece in pieces])
+    samples = torch.cat([unit(batch.x) for batch in batches])
+    h = torch.cat([learner.folded_copy().features(piece) for piece in pieces(samples)])
     return list(h.split([len(batch) for batch in batches]))
 
 
