@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from evenhand.bench import suite, timing, workloads
@@ -19,6 +21,15 @@ def test_the_interval_covers_the_median_and_not_everything():
     ratio = timing.paired_ratio(ours, [1.0] * 100)
     assert 1 < ratio["low"] < ratio["median"] < ratio["high"] < 1.99
     assert ratio["median"] == pytest.approx(1.495)
+
+
+@pytest.mark.parametrize("count", range(suite.FEWEST, 60))
+def test_the_interval_covers_the_median_at_least_95_times_in_100(count):
+    ratio = timing.paired_ratio(list(range(1, count + 1)), [1] * count)
+    below, above = int(ratio["low"]), count + 1 - int(ratio["high"])  # the ranks of its ends, from either side
+    assert below == above
+    beyond = [sum(math.comb(count, n) for n in range(rank)) / 2**count for rank in (below, below + 1)]
+    assert beyond[0] <= 0.025 < beyond[1]
 
 
 def test_every_workload_gets_its_own_time_whoever_starts_a_round(monkeypatch):

@@ -65,6 +65,12 @@ def test_without_a_second_split_every_fifth_sample_of_a_class_is_held_out(tmp_pa
     assert dataset.test_y.tolist() == [0, 1, 0, 1]
 
 
+def test_two_splits_without_one_for_training(tmp_path):
+    path = write(tmp_path / "mine", {f"{split}.parquet": parquet(hf(ROWS)) for split in ("validation", "test")})
+    with pytest.raises(InputError, match="has the splits test and validation, but none to train on."):
+        load(path)
+
+
 def test_the_test_split_comes_before_validation(tmp_path):
     parts = {"train": ROWS, "test": ROWS[2:4], "validation": ROWS[4:6]}
     path = write(tmp_path / "mine", {f"{split}.parquet": parquet(hf(rows)) for split, rows in parts.items()})

@@ -45,6 +45,16 @@ def test_a_split_without_its_other_half_is_no_class(tmp_path):
     assert datasets.load(f"folder:{path}/Train").classes == ("a", "b")
 
 
+@pytest.mark.parametrize("first", ["Training_set", "val"])
+def test_a_test_split_without_one_for_training_is_no_class(tmp_path, first):
+    files = {f"{split}/{name}/{number}.png": flat(1) for split in (first, "test") for name in "ab" for number in "01"}
+    path = write(tmp_path / "mine", files)
+    with pytest.raises(
+        InputError, match=rf"{path}/\w+ holds folders instead of images, but there is no {path}/train\."
+    ):
+        datasets.load(f"folder:{path}")
+
+
 def test_a_class_may_be_called_train(tmp_path):
     files = {f"{name}/{number}.png": flat(1) for name in ("plane", "train") for number in range(2)}
     path = write(tmp_path / "mine", {**files, "train/old/0.png": flat(1)})

@@ -193,14 +193,33 @@ def test_a_failure_is_recorded_and_the_run_can_go_on(tmp_path, monkeypatch, whol
     assert files_of(folder) == files_of(whole)
 
 
-def test_a_finished_run_is_not_taken_for_one_with_other_images(tmp_path):
+@pytest.fixture
+def own(tmp_path):
+    """A run on images of one's own, and a function that writes these images."""
+
     def keep(seed):
         y = np.arange(40) % 4
         x = np.random.default_rng(seed).integers(0, 255, (40, 8, 8, 1), dtype=np.uint8)
         np.savez(tmp_path / "mine.npz", train_x=x, train_y=y, test_x=x, test_y=y)
 
     keep(0)
-    spec = Spec.make(method="er", data=f"npz:{tmp_path / 'mine.npz'}", backbone="mlp(hidden=4)", stages=2, memory=8)
+    data = f"npz:{tmp_path / 'mine.npz'}"
+    return Spec.make(method="er", data=data, backbone="mlp(hidden=4)", stages=2, memory=8), keep
+
+
+def test_a_run_never_resumes_with_other_images(tmp_path, own):
+    spec, keep = own
+    with pytest.raises(Interrupted):
+        run(spec, tmp_path / "runs", stop=stop_after(3))
+    keep(1)
+    with pytest.raises(errors.RunError, match="began with other images: npz:.* has changed since. Restore it"):
+        run(spec, tmp_path / "runs", anyway=True)
+    keep(0)
+    assert run(spec, tmp_path / "runs").accuracy == run(spec, tmp_path / "whole").accuracy
+
+
+def test_a_finished_run_is_not_taken_for_one_with_other_images(tmp_path, own):
+    spec, keep = own
     made = run(spec, tmp_path / "runs")
     assert run(spec, tmp_path / "runs") == made
     keep(1)

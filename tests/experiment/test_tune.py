@@ -157,6 +157,12 @@ def test_a_grid_tries_every_combination_at_once_and_finds_the_best():
     assert (told["seeds"], told["given_up"], told["diverged"], told["values"]) == (2, None, False, choice.values)
 
 
+def test_a_grid_of_too_many_runs_is_refused():
+    tuning = tuning_of("uer", "alpha=0:1:1000", "lr=0.01:0.1:101")
+    with pytest.raises(errors.InputError, match="A search must have at most 100000 runs. Got 101000 instead."):
+        next(tuning.grid(made_up(lambda _: 0.5)))
+
+
 def test_of_equal_points_the_first_is_chosen_and_of_those_given_up_or_diverged_none():
     points = [Point({"lr": lr}, (0.5,)) for lr in (1, 2, 3)]
     assert best(points) is points[0]

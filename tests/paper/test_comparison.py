@@ -249,7 +249,7 @@ def test_nothing_is_said_about_a_head_that_was_not_tested():
     assert ours["er+ema", "norm_current"] is ours["er+ema", "bias_current"] is None
     assert ours["er+ema", "accuracy"] == pytest.approx(30)
     analysis = parse_definition({"title": "Own", "kind": "figure", "draws": "analysis", **fields}, "own")
-    analysis = with_tests(analysis, "ema")
+    analysis = with_tests(analysis, "ema, ncm")  # nearest class means use no head and have no probabilities
     *_, norm, probability = Rendering(analysis, [result(spec) for spec in analysis.specs]).panels
     assert [curve.name for curve in norm.curves] == ["ER"]
     assert [curve.name for curve in probability.curves] == ["ER", "ER + EMA"]

@@ -130,7 +130,7 @@ def test_a_partial_batch_is_dropped_or_kept():
         (
             {"batch": 22},
             r"The smallest stage of numbers has 21 training samples, fewer than a batch of 22\. "
-            r"Use a smaller batch, fewer stages, or keep_partial\.",
+            r"Use a smaller batch or fewer stages, or keep partial batches\.",
         ),
         ({"order": "blury"}, r"There is no order called 'blury'\. Did you mean blurry\?"),
         ({"order": "iid+iid"}, r"There is no order called 'iid\+iid'"),

@@ -154,7 +154,7 @@ def evaluation(rounds: int) -> dict[str, Any]:
         learner.scores(images)
 
     workloads: dict[str, Workload] = {f"eager, batches of {size}": partial(eager, size) for size in (100, 256)}
-    times = time_in_turns({**workloads, "ours": ours}, max(3, rounds // 2))
+    times = time_in_turns({**workloads, "ours": ours}, max(FEWEST, rounds // 2))
     first = next(iter(times))
     return {
         name: {"ms_per_1000": 1e3 * statistics.median(taken), "to_eager": paired_ratio(taken, times[first])}

@@ -1,5 +1,7 @@
 """Timing: workloads take turns in one process, and ratios within a round outlast a machine that slows down."""
 
+import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -36,13 +38,10 @@ def time_in_turns(workloads: dict[str, Workload], rounds: int) -> dict[str, list
 def paired_ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
     """The median of the ratios within a round, and its 95 % interval by order statistics."""
     ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
-    reach = 0.98 * len(ratios) ** 0.5
-    low, high = int(len(ratios) / 2 - reach), int(len(ratios) / 2 + reach)
-    return {
-        "median": statistics.median(ratios),
-        "low": ratios[max(0, low)],
-        "high": ratios[min(len(ratios) - 1, high)],
-    }
+    count = len(ratios)
+    tails = itertools.accumulate(math.comb(count, below) / 2**count for below in range(count))
+    cut = max(0, sum(tail <= 0.025 for tail in tails) - 1)  # ratios beyond the interval at either end
+    return {"median": statistics.median(ratios), "low": ratios[cut], "high": ratios[-1 - cut]}
 
 
 def gemm_peak(dtype: torch.dtype = torch.float32) -> float:

@@ -64,12 +64,13 @@ def comparison(results: "Sequence[Result]", to: str) -> list[dict[str, Any]]:
 
 
 def _compared(scenario: "Scenario", group: "Group", to: str) -> dict[str, Any]:
-    """Compare a group with the reference that has the same settings, or the only one; a reference with none."""
+    """Compare a group with the reference whose settings differ least, unless several do; a reference with none."""
     from evenhand.experiment.estimate import difference, differs
     from evenhand.report.scenarios import STREAM
 
     references = [other for other in scenario.groups if other.method == to and group.method != to]
-    candidates = [other for other in references if not differs(group, other)] or references
+    fewest = min((len(differs(group, other)) for other in references), default=0)
+    candidates = [other for other in references if len(differs(group, other)) == fewest]
     reference = candidates[0] if len(candidates) == 1 else None
     gain = difference(group, reference, average) if reference else None
     return {

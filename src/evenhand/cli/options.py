@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Json = Annotated[Flag, Parameter(help="Print one JSON document and nothing else.")]
 Anyway = Annotated[
-    Flag, Parameter(help="Resume runs even if versions or threads have changed; results may change, too.")
+    Flag,
+    Parameter(help="Resume runs even if versions, threads, precision or compilation changed; this may change results."),
 ]
 Root = Annotated[Path, Parameter(help="Directory with one subfolder per run.")]
 DataDir = Annotated[Path | None, Parameter(help="Directory to look for datasets in; overrides EVENHAND_DATA.")]

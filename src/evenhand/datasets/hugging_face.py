@@ -46,6 +46,8 @@ def read_hugging_face(path: Path, columns: str = "") -> RawData:
         then = "Add a word such as train or test to its name, or move it elsewhere."
         raise errors.InputError(f"{splits[''][0]} names no split, but other files in {path} do. {then}")
     test = next((name for name in ("test", "validation") if name in splits), None)
+    if len(splits) > 1 and "train" not in splits:
+        raise errors.InputError(f"{path} has the splits {' and '.join(sorted(splits))}, but none to train on.")
     images, labels, classes = _columns(path, splits.get("train") or files, named)
     both = test is not None and "train" in splits
     test_images, test_labels, _ = _columns(path, splits[str(test)], named) if both else ([], [], ())

@@ -40,9 +40,11 @@ def read_image_folder(path: Path) -> RawData:
             name = min(set(train) ^ set(test))
             raise errors.InputError(f"The class '{name}' is in only one of {training} and {testing}.")
         return RawData(*labelled(train), *labelled(test), tuple(train))
-    if training and subfolders(training) and not any(_is_image(file) for file in training.iterdir()):
+    if training and _holds_classes(training):
         then = f"Add it, or use folder:{training} to hold out every fifth image of a class."
         raise errors.InputError(f"{training} holds folders instead of images, but there is no {path}/test. {then}")
+    if split := next(filter(_holds_classes, found.values()), None):
+        raise errors.InputError(f"{split} holds folders instead of images, but there is no {path}/train. Add it.")
     images = images_by_class(path)
     if single := [name for name, own in images.items() if len(own) < 2]:
         raise errors.InputError(
@@ -73,6 +75,11 @@ def subfolders(path: Path) -> dict[str, Path]:
     """Return the subfolders by name, in order, without hidden ones and junk."""
     folders = (folder for folder in sorted(path.iterdir()) if folder.is_dir())
     return {folder.name: folder for folder in folders if folder.name[0] != "." and folder.name != archives.JUNK}
+
+
+def _holds_classes(folder: Path) -> bool:
+    """Whether a folder holds folders and no images, so that it is a split rather than a class."""
+    return bool(subfolders(folder)) and not any(_is_image(file) for file in folder.iterdir())
 
 
 def _images(path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand import metrics
+from evenhand import errors, metrics
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.metrics import Matrix
@@ -167,6 +168,13 @@ def by_class(run: Result, quantity: str) -> list[float]:
     """Mean probability in %, or a quantity of the head, of each class after the last stage."""
     last = run.records[-1]
     return [100 * share for share in last["probability"]] if quantity == "probability" else last["head"][quantity]
+
+
+def is_probable(spec: Spec) -> bool:
+    """Whether it is tested by logits, whose softmax gives probabilities; nearest class means yield similarities."""
+    with suppress(errors.InputError):  # a method that is not installed here
+        return bool(getattr(spec.resolved.prediction, "logits", True))
+    return True
 
 
 def arrived(run: Result) -> int:

@@ -323,11 +323,17 @@ class _Run:
             before, now = {"precision": "fp32", **facts["environment"]}, self.environment  # older runs do not say
             pairs = {name: (before.get(name), now.get(name)) for name in {**before, **now}}
             changed = {name: (old, new) for name, (old, new) in pairs.items() if old != new}
+            if before.get("data") and "data" in changed:
+                raise errors.RunError(
+                    f"The run {self.folder.path.name} began with other images: {self.folder.spec.data} has changed "
+                    "since. Restore it, or remove the folder of the run to start again."
+                )
             if changed and not anyway:
                 changes = ", ".join(f"{name} was {old} and is {new}" for name, (old, new) in changed.items())
                 raise errors.RunError(
                     f"The run {self.folder.path.name} cannot resume to the same bits: {changes}. "
-                    "Use --anyway to resume it all the same, or remove its folder to start again."
+                    "Repeat the command with the earlier options, use --anyway to resume it under the new ones, or "
+                    "remove its folder to start again."
                 )
             self.learner.load_state_dict(tensors, facts["learner"])
             self.watch.load_state_dict(tensors)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from evenhand import metrics
 from evenhand.core import registry
-from evenhand.experiment.estimate import Estimate, Group, Metric, arrived, grouped, percent
+from evenhand.experiment.estimate import Estimate, Group, Metric, arrived, grouped, is_probable, percent
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec, titles
 from evenhand.paper.definitions import Item
@@ -126,7 +126,8 @@ def _analysis(stream: str, groups: Sequence[Group]) -> list[Panel]:
     made = []
     for quantity, (title, unit) in QUANTITIES.items():
         xs = _numbers(run.classes)
-        shown = [group for group in groups if quantity == "probability" or shows_head(group.spec)]
+        shows = is_probable if quantity == "probability" else shows_head
+        shown = [group for group in groups if shows(group.spec)]
         curves = [Curve(group.label, (group.by_class(quantity) + [None] * len(xs))[: len(xs)]) for group in shown]
         if curves:
             made.append(Panel(f"{stream}: {title}", "class, by arrival", unit, xs, curves, split=arrived(run)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Metric, arrived, by_class, percent
+from evenhand.experiment.estimate import Metric, arrived, by_class, is_probable, percent
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.methods.er import Latest
@@ -36,8 +36,8 @@ class Measure:
 
 
 def shows_head(spec: Spec) -> bool:
-    """Whether the head that its records describe, that of the latest weights, is the one that was tested."""
-    return isinstance(spec.resolved.weights, Latest)
+    """Whether the head that its records describe, that of the latest weights, is what was tested."""
+    return isinstance(spec.resolved.weights, Latest) and is_probable(spec)
 
 
 def _accuracy(metric: Metric) -> Value:
@@ -47,7 +47,7 @@ def _accuracy(metric: Metric) -> Value:
 def _head(quantity: str, current: bool, reduce: Callable[[list[float]], float] = metrics.mean) -> Value:
     """Reduce a quantity of the head over the previous or the current classes; None after a single stage.
 
-    Also None for a test with other weights than the latest, since these are what a record describes.
+    Also None for a test without a head or with other weights than the latest, since these are what a record describes.
     """
 
     def value(run: Result) -> float | None:

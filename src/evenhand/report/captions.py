@@ -23,7 +23,8 @@ STAGES = (
 )
 BY_CLASS = (
     "After the last stage, averaged over seeds by order of arrival. Norms and biases are those of the latest weights, "
-    "also for methods tested with averaged ones. The dashed line is an equal share of the probability."
+    "also for methods tested with averaged ones. Nearest class means yield no probabilities. The dashed line is an "
+    "equal share."
 )
 NEWEST = " Curves that rise or fall at the right end show that the head treats the newest classes differently."
 CONFUSION = (

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from evenhand.experiment.estimate import Array, Group
+from evenhand.experiment.estimate import Array, Group, is_probable
 from evenhand.report.scenarios import Scenario
 from evenhand.report.styles import BAND_SEEDS, FONT, HEAT, INK, LINE, MUTED, Panel, Styles, canvas, short, svg
 
@@ -21,7 +21,8 @@ def by_class(scenario: Scenario, styles: Styles, quantity: str, title: str) -> P
     """A quantity of each class after the last stage, in order of arrival, its interval as a band."""
     figure, axes = canvas()
     shown = scenario.detailed
-    for group in sorted(scenario.groups, key=lambda group: (styles[group.label].strong, group in shown)):
+    groups = [group for group in scenario.groups if quantity != "probability" or is_probable(group.spec)]
+    for group in sorted(groups, key=lambda group: (styles[group.label].strong, group in shown)):
         style = styles[group.label]
         points = {place: point for place, point in enumerate(group.by_class(quantity), 1) if point}
         places, mean = list(points), [point.mean for point in points.values()]

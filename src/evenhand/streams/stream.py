@@ -90,7 +90,9 @@ class Stream:
         parts = (resolve(order) if isinstance(order, str) else order)(plan)
         if (smallest := min(len(stage.train) for stage in parts)) < (1 if keep_partial else batch):
             has = f"{smallest} training sample{'' if smallest == 1 else 's'}, fewer than a batch of {batch}"
-            then = "Use fewer stages." if keep_partial else "Use a smaller batch, fewer stages, or keep_partial."
+            then = (
+                "Use fewer stages." if keep_partial else "Use a smaller batch or fewer stages, or keep partial batches."
+            )
             raise errors.InputError(f"The smallest stage of {dataset.name} has {has}. {then}")
         return cls(dataset, tuple(parts), batch, validation, keep_partial)
 

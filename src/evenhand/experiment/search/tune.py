@@ -6,6 +6,7 @@ there. A point that diverged is never chosen.
 """
 
 import itertools
+import math
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,6 +120,8 @@ class Tuning:
 
     def grid(self, engine: Engine) -> Iterator[Point]:
         """Try every combination."""
+        if (count := self.seeds * math.prod(len(axis.values) for axis in self.axes)) > MOST:
+            raise errors.wrong("A search", f"have at most {MOST} runs", count)
         names = [axis.name for axis in self.axes]
         points = [dict(zip(names, values, strict=True)) for values in itertools.product(*(a.values for a in self.axes))]
         outcomes = iter(engine([spec for values in points for spec in self.specs(values)], None))
