@@ -5,12 +5,16 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from evenhand import Learner, Network
 from evenhand.backbones import MLP
+from evenhand.core.batch import Batch
+from evenhand.core.gradients import batch_gradient, sample_gradients
+from evenhand.core.scoring import Mix
 from evenhand.errors import InputError
 from evenhand.files import read_state
 
@@ -201,3 +205,148 @@ for side in (8, 16, 32):
 def test_narrow_strided_convolutions_do_not_corrupt_memory():
     """With the channels last, oneDNN for AVX2 writes beyond its buffers."""
     subprocess.run([sys.executable, "-c", NARROW], check=True)
+
+
+X, Y = torch.rand(4, 3, generator=torch.Generator().manual_seed(0)), [0, 1, 2, 1]
+
+
+def mlp(first=None):
+    torch.manual_seed(0)
+    layers = [nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)]
+    return nn.Sequential(*([first] if first else []), *layers)
+
+
+def small(model, method, **more):
+    return Learner(model, method, memory=8, replay=2, device="cpu", lr=0.01, **more)
+
+
+def test_a_trunk_thawed_after_creation_keeps_its_mode_when_loaded(tmp_path):
+    def build():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5)), nn.Linear(8, 2))
+        model[0].requires_grad_(False).eval()
+        return model
+
+    learner = small(build(), "er")
+    learner.observe(X, Y)
+    learner.network.trunk.requires_grad_(True)
+    learner.save(tmp_path / "state")
+    loaded = Learner.load(tmp_path / "state", network=build())
+    assert loaded.network.still == learner.network.still == ["trunk.0", "trunk.0.0"]
+    assert loaded.observe(X, Y).learning == learner.observe(X, Y).learning
+
+
+class Scale(nn.Module):
+    """Multiplies by the number of steps, which is extra state."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+
+    def get_extra_state(self):
+        return self.steps
+
+    def set_extra_state(self, steps):
+        self.steps = steps
+
+    def forward(self, x):
+        self.steps += self.training
+        return x * (1 + self.steps)
+
+
+@pytest.mark.parametrize("method", ["er+ema", "ss_il"])
+def test_averages_and_teachers_keep_their_extra_state(method, tmp_path):
+    learner = small(mlp(Scale()), method)
+    learner.observe(X, Y)
+    learner.boundary()
+    for _ in range(3):
+        learner.observe(X, [3, 4, 3, 4])
+    learner.save(tmp_path / "state")
+    loaded = Learner.load(tmp_path / "state", network=mlp(Scale()))
+    assert torch.equal(loaded.scores(X), learner.scores(X))
+    assert loaded.observe(X, [3, 4, 3, 4]).replaying == learner.observe(X, [3, 4, 3, 4]).replaying
+
+
+class Recurrent(nn.Module):
+    """A GRU, which vmap cannot batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.classify = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.classify(self.gru(x)[0][:, -1])
+
+
+def test_gss_takes_the_gradients_of_a_gru_one_by_one():
+    learner = small(Recurrent(), "gss")
+    x = torch.rand(4, 5, 3, generator=torch.Generator().manual_seed(0))
+    for _ in range(3):
+        learner.observe(x, Y)
+    batch, mix = Batch(x, torch.tensor(Y)), Mix(dot=0.5, cos=0.5)
+    found = sample_gradients(learner, batch, mix)
+    assert torch.equal(found[2], batch_gradient(learner, batch[[2]], mix))
+    plain = small(mlp(), "gss")
+    plain.observe(X, Y)
+    batch = Batch(X, torch.tensor(Y))
+    slow = torch.stack([batch_gradient(plain, batch[[row]], mix) for row in range(4)])
+    assert torch.allclose(sample_gradients(plain, batch, mix), slow, atol=1e-6)
+
+
+def test_a_hook_added_later_leaves_the_normalisation_in_place():
+    model = classifier()
+    learner = Learner(model, "aser", memory=6, replay=2, device="cpu", lr=0.01)
+    for _ in range(3):
+        learner.observe(5 * images(6), [0, 1, 2] * 2)
+    model[0].register_forward_hook(lambda *_: None)
+    learner.observe(5 * images(6), [0, 1, 2] * 2)
+    expected = learner.eval_copy().features(images(6))
+    assert torch.allclose(learner.folded_copy().features(images(6)), expected, atol=1e-5)
+
+
+class Two(nn.Module):
+    """Takes two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.classify = nn.Linear(3, 8), nn.Linear(8, 2)
+
+    def forward(self, a, b):
+        return self.classify(self.embed(a).relu() + b.unsqueeze(1))
+
+
+def test_a_boundary_may_come_before_the_first_batch():
+    learner = small(Two(), "er_wa(distil=True)")
+    learner.boundary()
+    for labels in (Y, [3, 4, 3, 4]):
+        learner.observe({"a": X, "b": torch.ones(4)}, labels)
+        learner.boundary()
+
+
+@pytest.mark.parametrize("method", ["scr", "er_dvc", "er+ncm"])
+def test_what_methods_add_is_float32_whatever_the_default(method):
+    learner = None
+    torch.set_default_dtype(torch.float64)
+    try:
+        learner = Learner(classifier().float(), method, memory=8, replay=2, device="cpu")
+        for _ in range(2):
+            learner.observe(images(6).float(), [0, 1, 2] * 2)
+        assert len(learner.predict(images(2).float())) == 2
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_unsigned_integers_are_widened(dtype):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.classify = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.classify(x / 65535)
+
+    learner = small(Scaled(), "er")
+    for _ in range(2):
+        learner.observe(np.full((4, 3), 65535, dtype), Y)
+    assert len(learner.predict(np.full((1, 3), 65535, dtype))) == 1

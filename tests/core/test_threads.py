@@ -1,5 +1,6 @@
 """Many threads at one learner: they learn in turns, and predict by the last complete step."""
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -188,3 +189,29 @@ def test_a_step_within_no_grad_or_inference_mode(same):
         learner.observe(X[10:20], Y[10:20])
     assert same(one, two)
     assert same(one, three)
+
+
+def test_counts_are_right_while_another_thread_forgets():
+    learner = Learner(nn.Linear(6, 2), "er", memory=300, device="cpu")
+    learner.observe(X[:4], ["gone"] * 4)
+    learner.forget(label="gone")
+    seen, done = [], threading.Event()
+
+    def look():
+        while not done.is_set():
+            seen.append("gone" in learner.memory.label_counts())
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(look)
+            for _ in range(100):
+                learner.remember(X[:200], ["there"] * 200)
+                learner.forget(label="there")
+            done.set()
+            looking.result()
+    finally:
+        sys.setswitchinterval(before)
+    assert seen
+    assert not any(seen)

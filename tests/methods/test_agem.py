@@ -100,3 +100,10 @@ def test_all_layers_are_projected_together(learner, images):
     made.observe(second, labels)
     step = before - torch.cat([p.detach().flatten() for p in parameters]).double()
     assert np.allclose(step, 0.1 * np.array(agem.projection(g, g_ref)), rtol=0, atol=1e-6)
+
+
+def test_losses_that_share_a_graph_are_projected(learner, images):
+    made = learner("agem+scr+uer", "mlp", memory=10, replay=5)
+    for x, y in images(3):
+        made.observe(x, y)
+    assert made.steps == 3

@@ -188,3 +188,32 @@ def test_a_decay_is_a_fraction(decay):
         Averaged(decay)
     with pytest.raises(errors.InputError, match="sets the slot 'weights', which is already set"):
         resolve("uer+ema+ema(decay=0.5)")
+
+
+class Counting(nn.Module):
+    """Counts the samples, in an integer, and keeps the first column of them all."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("queue", torch.zeros(0))
+
+    def forward(self, x):
+        if self.training:
+            self.count += len(x)
+            self.queue = torch.cat([self.queue, x.detach()[:, 0]])
+        return x
+
+
+def test_the_average_follows_counts_queues_and_replaced_data():
+    model = nn.Sequential(Counting(), nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    learner = Learner(model, "er+ema(decay=0.0)", memory=8, replay=2, device="cpu")
+    for _ in range(3):
+        learner.observe(torch.rand(4, 3), [0, 1, 2, 1])
+    model[1].weight.data = torch.ones(8, 3)
+    learner.changed()
+    learner.observe(torch.rand(4, 3), [0, 1, 2, 1])
+    average = learner.method.weights(learner).trunk
+    assert average[0].count == model[0].count == 4 + 3 * 6
+    assert torch.equal(average[0].queue, model[0].queue)
+    assert torch.equal(average[1].weight, model[1].weight)

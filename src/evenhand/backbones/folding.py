@@ -31,9 +31,11 @@ def refold(folded: nn.Module, live: nn.Module, trunk: str = "trunk") -> bool:
         for conv, norm in _pairs(module, own=isinstance(own, Backbone)):
             c, n = getattr(module, conv), getattr(module, norm)
             fused = fuse_conv_bn_weights(c.weight, c.bias, n.running_mean, n.running_var, n.eps, n.weight, n.bias)
+            for name in (*n._parameters, *n._buffers):
+                values.pop(f"{path}.{norm}.{name}", None)
             values |= {f"{path}.{conv}.weight": fused[0], f"{path}.{conv}.bias": fused[1]}
     targets = [*folded.named_parameters(remove_duplicate=False), *folded.named_buffers(remove_duplicate=False)]
-    if any(name not in values or values[name].shape != tensor.shape for name, tensor in targets):
+    if dict(targets).keys() != values.keys() or any(values[name].shape != tensor.shape for name, tensor in targets):
         return False
     torch._foreach_copy_([tensor for _, tensor in targets], [values[name] for name, _ in targets])
     return True

@@ -147,6 +147,7 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
         if callable(settings.get("optimizer")):
             del settings["lr"]  # the optimizer has its own
         learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
+        learner.network.find_modes(facts["network"].get("still"))  # also if they have been thawed since
         try:
             learner.load_state_dict(tensors, facts)
         except BaseException:

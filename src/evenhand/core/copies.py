@@ -24,8 +24,7 @@ class Copies:
     def fold(self, name: Hashable, network: Network) -> Network:
         """Copy the network for predictions, with batch normalisation folded into the convolutions."""
         copied = self._kept.get(name)
-        fits = copied is not None and (copied.rows, copied.planar) == (network.rows, network.planar)
-        if copied is None or not fits or not backbones.refold(copied, network):
+        if copied is None or copied.planar != network.planar or not backbones.refold(copied, network):
             copied = cloned(network).eval().in_precision("fp32").requires_grad_(False)
             backbones.fold(copied.trunk)
             self._kept[name] = copied.channels_last()

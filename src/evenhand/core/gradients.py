@@ -46,7 +46,10 @@ def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
         return _mixed(logits, y.unsqueeze(0), mix)
 
     values = {name: parameter.detach() for name, parameter in _parameters(network).items()}
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(values, unit(batch.x), batch.y)
+    try:
+        gradients = vmap(grad(loss), in_dims=(None, 0, 0))(values, unit(batch.x), batch.y)
+    except RuntimeError:  # e.g. a GRU, or a branch that depends on values
+        return torch.stack([batch_gradient(learner, batch[[row]], mix) for row in range(len(batch))])
     return torch.cat([gradient.flatten(1) for gradient in gradients.values()], dim=1)
 
 
@@ -55,7 +58,7 @@ def batch_gradient(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:
     network, couple = learner.eval_copy(), learner.method.scoring.couple
     loss = _mixed(network(unit(batch.x), [form for form, _ in mix], couple), batch.y, mix)
     gradients = torch.autograd.grad(loss, list(_parameters(network).values()), materialize_grads=True)
-    return torch.cat([gradient.flatten() for gradient in gradients])
+    return torch.cat([gradient.to_dense().flatten() for gradient in gradients])
 
 
 def _mixed(logits: list[Tensor], y: Tensor, mix: Mix) -> Tensor:

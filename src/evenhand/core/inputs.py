@@ -10,6 +10,8 @@ from torch import Tensor
 from evenhand import errors
 from evenhand.core.packing import Columns, pack
 
+WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}  # torch cannot index these
+
 
 class Kind(NamedTuple):
     """What all samples of a learner have in common: the name of their dtype, and the shape of one.
@@ -62,6 +64,7 @@ def _samples(x: Any, dimensions: int = 2) -> Tensor:
         raise errors.wrong("Samples", "be dense tensors with values", str(x.layout if not x.is_meta else x.device))
     if x.ndim < dimensions or 0 in x.shape:
         raise errors.wrong("A batch", "hold at least one sample: (n, d), (n, c, h, w), (n, ...)", tuple(x.shape))
+    x = x.to(WIDER.get(x.dtype, x.dtype))
     if x.is_floating_point():
         x = x.to(torch.float32)
         if not torch.isfinite(x).all():

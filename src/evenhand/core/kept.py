@@ -46,7 +46,8 @@ class Kept(UserDict[str, Any]):
         """The JSON values, and the names of the networks."""
         values = {name: value for name, value in self.items() if not isinstance(value, Tensor | Network)}
         networks = [name for name, value in self.items() if isinstance(value, Network)]
-        return {"values": copy.deepcopy(values), "networks": networks}
+        extra = {name: self[name].extra_state() for name in networks}
+        return {"values": copy.deepcopy(values), "networks": networks, "extra": through_json("extra", extra)}
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors, and those of the networks."""
@@ -63,7 +64,8 @@ class Kept(UserDict[str, Any]):
         for name in facts["networks"]:
             self[name] = network
             prefix = f"network/{name}/"
-            _load(self[name], {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)})
+            own = {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
+            _load(self[name], own | facts.get("extra", {}).get(name, {}))
         for key, tensor in state.items():
             if key.startswith("tensor/"):
                 self[key.removeprefix("tensor/")] = tensor.to(network.head.weight.device)
@@ -84,6 +86,6 @@ def through_json(name: str, value: Any) -> Any:
 def _load(network: Network, state: Mapping[str, Tensor]) -> None:
     """Load tensors that may have other shapes: a kept network has as many rows as there were classes then."""
     for name, tensor in network.state_dict(keep_vars=True).items():
-        if name in state and tensor.shape != state[name].shape:
+        if name in state and isinstance(tensor, Tensor) and tensor.shape != state[name].shape:
             tensor.data = tensor.new_empty(state[name].shape)
     network.load_state(state)

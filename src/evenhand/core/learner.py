@@ -159,7 +159,7 @@ class Learner(Learning):
             with seeded(seed, "modules"):
                 for part in self.method.parts("modules"):
                     self.network.extra.update(part.modules(self.network))
-            self.network.extra.to(self.device)
+            self.network.extra.to(self.device, torch.float32)
             self.network.find_modes()
             self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
             self.compiled = Compiled(self.network.trunk) if compile else None

@@ -147,7 +147,8 @@ class Memory:
 
     def label_counts(self) -> dict[Label, int]:
         """How many samples of each label there are."""
-        return {self.labels[row]: count for row, count in self.counts().items()}
+        with self._changing:
+            return {self.labels[row]: count for row, count in self.counts().items()}
 
     def export(self, path: str | Path) -> None:
         """Write the samples and their labels to an .npz file, which `--data npz:PATH` and numpy can read."""
@@ -196,14 +197,15 @@ class Memory:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Load what `state_dict` returned; the sizes must match."""
-        self.filled, self.offered, self.holes, self.missed = (*state["#"].tolist(), 0, 0)[:4]
-        for name in self.columns.keys() | state.keys() - {"#"}:
-            self._note(name)
-        self.columns = {}
-        for name, rows in state.items():
-            if name != "#":
-                self.columns[name] = rows.new_zeros((self.size, *rows.shape[1:]), device=self.device)
-                self.columns[name][: self.filled] = rows.to(self.device)
+        with self._changing:
+            self.filled, self.offered, self.holes, self.missed = (*state["#"].tolist(), 0, 0)[:4]
+            for name in self.columns.keys() | state.keys() - {"#"}:
+                self._note(name)
+            self.columns = {}
+            for name, rows in state.items():
+                if name != "#":
+                    self.columns[name] = rows.new_zeros((self.size, *rows.shape[1:]), device=self.device)
+                    self.columns[name][: self.filled] = rows.to(self.device)
 
 
 class Past(Memory):

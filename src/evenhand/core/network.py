@@ -211,14 +211,14 @@ class Network(nn.Module):
             module = self.get_submodule(owner)
             module.register_buffer(name, state[path].to(self.head.weight.device, copy=True), persistent=False)
 
-    def find_modes(self) -> None:
-        """Remember which modules stay in evaluation mode: those in it now whose parameters are all frozen."""
+    def find_modes(self, still: list[str] | None = None) -> None:
+        """Remember which modules stay in evaluation mode: these, or those in it now whose parameters are all frozen."""
         frozen = [
-            (name, module)
+            name
             for name, module in self.named_modules()
-            if not module.training and [p.requires_grad for p in module.parameters()].count(True) == 0
+            if not module.training and {p.requires_grad for p in module.parameters()} == {False}
         ]
-        self.still = [name for name, module in frozen if any(True for _ in module.parameters())]
+        self.still = frozen if still is None else still
         resting = {part for name in self.still for part in self.get_submodule(name).modules()}
         self.__dict__["learns"] = [(module, module not in resting) for module in self.modules()]
 

@@ -40,7 +40,7 @@ class DescendProjected(Descend):
             return
         parameters = trainable(learner.network)
         stream, memory = (
-            torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+            torch.autograd.grad(loss, parameters, retain_graph=loss is losses.learning, materialize_grads=True)
             for loss in (losses.learning, losses.replaying)
         )
         learner.follow(losses.learning, dict(zip(parameters, project(stream, memory), strict=True)))

@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from evenhand import errors
+from evenhand.core.cloning import carry_extra_state
 from evenhand.core.learner import Learner
 from evenhand.core.method import Method
 from evenhand.core.network import Network
@@ -76,7 +77,11 @@ class Averaged:
         if self.name not in learner.kept:
             learner.kept[self.name] = learner.network
             return
+        carry_extra_state(learner.network, self(learner))
         decay = min(self.decay, (1 + learner.steps) / (10 + learner.steps))
+        for average, live in zip(self(learner).buffers(), learner.network.buffers(), strict=True):
+            if average.shape != live.shape or not live.is_floating_point():
+                average.data = live.detach().clone()  # a count, or a queue that has grown
         averages, lives = floats(self(learner), learner.network)
         get_ema_multi_avg_fn(decay)(averages, lives, 0)
         for average, before, live, share in rows:
@@ -113,7 +118,7 @@ def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]
     now = [live.head.weight, *live.buffers()]
     if len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
         pairs = zip(tensors(average), tensors(live), strict=True)
-        found = list(map(list, zip(*((a, b.detach()) for a, b in pairs if b.is_floating_point()), strict=True)))
+        found = list(map(list, zip(*(pair for pair in pairs if pair[1].is_floating_point()), strict=True)))
         _floats[average] = (now, *found)
     return found[0], found[1]
 

@@ -89,7 +89,7 @@ class DistilledCrossEntropy(CrossEntropy):
     """The cross-entropy of ER, which gives way to the teacher as the share of old classes grows."""
 
     def __call__(self, learner: Learner, batch: Batch, replay: Batch | None) -> Losses:
-        if TEACHER not in learner.kept:
+        if not learner.kept.get(STAGES, [0])[-1]:
             return CrossEntropy.__call__(self, learner, batch, replay)
         h, past = learner.features(batch, replay)
         return Losses(

@@ -38,7 +38,7 @@ class NearestMean:
 def class_means(learner: Learner) -> tuple[Tensor, Tensor]:
     """The renormalised mean feature of each class, (rows, dim), and whether it has samples in the memory."""
     network, memory = learner.test_copy(), learner.memory
-    means = torch.zeros(network.rows, network.head.dim, device=learner.device)
+    means = torch.zeros_like(network.head.weight)
     known = torch.zeros(network.rows, dtype=torch.bool, device=learner.device)
     for slots in torch.arange(len(memory)).split(EVALUATION_BATCH) if len(memory) else ():
         stored = memory.read(slots)

@@ -40,13 +40,15 @@ from evenhand.methods.er import CrossEntropy, Descend, er
 class HeadCorrection(Descend):
     """A step of ER, then one of the head alone on another memory batch."""
 
+    size = 0  # that of a replay
+
     def __call__(self, learner: Learner, losses: Losses) -> None:
         Descend.__call__(self, learner, losses)
         self.correct(learner)
 
-    def correct(self, learner: Learner, size: int | None = None) -> None:
-        """Update the head with one more memory batch, by default of the size of a replay."""
-        second = learner.recall(learner.memory.sample(size or learner.replay, learner.generators["retrieval"]))
+    def correct(self, learner: Learner) -> None:
+        """Update the head with one more memory batch."""
+        second = learner.recall(learner.memory.sample(self.size or learner.replay, learner.generators["retrieval"]))
         if second:
             with learner.scratch_copy(), torch.no_grad():
                 [h] = learner.features(second)
@@ -91,9 +93,6 @@ class SizedHeadCorrection(HeadCorrection):
 
     def __post_init__(self) -> None:
         errors.whole("The 'apart' parameter of obc", self.size, 0)
-
-    def correct(self, learner: Learner, size: int | None = None) -> None:
-        HeadCorrection.correct(self, learner, size or self.size)
 
 
 @register(cost=lambda sizes, apart: sizes.er + sizes.views * (apart or sizes.replay))
