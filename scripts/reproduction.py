@@ -43,7 +43,7 @@ sqrt(10)/2.262. Rows without a run are marked *not run*. The *best other method*
 the most seeds with UER, the one that UER leads least. We chose the views, the passes and ER-ACE's head by one-seed
 trials, compared with the paper and not kept ([the protocol](protocol.md)); nothing was tuned after that, and no seed
 that was run is left out. Of a seed that was trained twice, on two processors, the page shows the first run ([the
-others](../results/README.md#paper-cifar-100-and-cifar-10-in-the-papers-setting)). Averaged weights (`uer+ema`) are our
+others](../results/README.md#paper-the-papers-setting)). Averaged weights (`uer+ema`) are our
 addition, not the paper's ([one training, many tests](protocol.md#one-training-many-tests)).
 """
 
