@@ -62,11 +62,11 @@ average](protocol.md#one-training-many-tests). The tables show the final average
 classes) on test data, in the paper's protocol; ± is half the 95 % interval over seeds. `pcr` with averaged weights is
 `even`. We chose the decay and everything else on held-out training samples, before we saw these numbers.
 """
-FOUND = """With averaged weights, UER ends 4.3 points above the paper's own number on CIFAR-100 with a memory of 1000, and
-8.9 and 5.1 above it on CIFAR-10 with memories of 200 and 1000; with the latest weights it ends 0.9 below, 1.2 above and
-1.6 below. In the four cells with a single new seed it ends 1.1 to 4.9 above, with the latest weights 0.3 to 1.9 below. `even`
-ends 5.9, 8.9 and 6.4 points above the paper's UER. On CIFAR-100, averaging raises the previous classes of both by seven
-points and lowers the current ones by thirteen.
+FOUND = """With averaged weights, UER ends 4.3 points above the paper's own number on CIFAR-100 with a memory of 1000,
+and 8.9 and 5.1 above it on CIFAR-10 with memories of 200 and 1000; with the latest weights it ends 0.9 below, 1.2 above
+and 1.6 below. In the other four cells, with one seed each, it ends 1.1 to 4.9 above, with the latest weights 0.3 to 1.9
+below. `even` ends 5.9, 8.9 and 6.4 points above the paper's UER. On CIFAR-100 with a memory of 1000, averaging raises
+the previous classes of both by seven points and lowers the current ones by thirteen.
 
 **What averaging gives ER alone, and what remains of UER's lead:** on CIFAR-100, ER gains 5.5 points over four seeds and
 UER 5.2 over five, ER-ACE 4.7 over four; with seed 0 alone, LUCIR gains 6.7 and SCR, which is tested by nearest class
