@@ -64,7 +64,7 @@ classes) on test data, in the paper's protocol; ± is half the 95 % interval ove
 """
 FOUND = """With averaged weights, UER ends 4.3 points above the paper's own number on CIFAR-100 with a memory of 1000,
 and 8.9 and 5.1 above it on CIFAR-10 with memories of 200 and 1000; with the latest weights it ends 0.9 below, 1.2 above
-and 1.6 below. In the other four cells, with one seed each, it ends 1.1 to 4.9 above, with the latest weights 0.3 to 1.9
+and 1.6 below. In four more cells, with one seed each, it ends 1.1 to 4.9 above, with the latest weights 0.3 to 1.9
 below. `even` ends 5.9, 8.9 and 6.4 points above the paper's UER. On CIFAR-100 with a memory of 1000, averaging raises
 the previous classes of both by seven points and lowers the current ones by thirteen.
 
