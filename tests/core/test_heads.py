@@ -80,6 +80,12 @@ def test_an_output_that_is_not_there():
         learner.observe(X, [0] * 8)
 
 
+def test_an_output_of_a_model_that_returns_one_tensor():
+    learner = Learner(Two(), output="logits", device="cpu")
+    with pytest.raises(InputError, match=r"^Two returns one tensor, not several by name or number\. Leave out output="):
+        learner.observe(X, [0] * 8)
+
+
 def test_a_head_over_a_sequence_of_which_one_place_is_returned():
     class Last(nn.Module):
         def __init__(self):

@@ -15,7 +15,7 @@ from evenhand.experiment.spec import Spec
 
 MINE = '''
 from evenhand.core.parts import part
-from evenhand.core.registry import register
+from evenhand.core.registry import register, way
 from evenhand.errors import InputError
 from evenhand.methods.er import CrossEntropy, Uniform, er
 from evenhand.methods.uer import unbiased
@@ -33,6 +33,11 @@ def retrieved():
 @register(cost=1.5, revision=3)
 def known_in_{module}():
     return er()
+
+
+@way
+def way_of_{module}(method, share: float = 0.5, layer: str = "head"):
+    return method.but(prediction=er().prediction)
 
 
 @part("tests.{module}.Few")
@@ -84,6 +89,22 @@ def test_a_learner_takes_it(mine):
     assert learner.method == resolve("uer(alpha=0.3)")
 
 
+def test_a_learner_and_a_spec_take_ways_to_test(mine):
+    tests = f"ema, {mine}:way_of_{mine}(share=0.3, layer='neck')"
+    learner = Learner(MLP((2,)), "er", tests=tests, device="cpu")
+    assert list(learner.ways.methods) == ["", "ema", f"{mine}:way_of_{mine}(share=0.3, layer='neck')"]
+    assert Spec.make(method="er", tests=tests).tests == tests
+
+
+def test_a_saved_learner_does_not_import_its_ways_to_test(mine, tmp_path, monkeypatch):
+    Learner(MLP((2,)), "er", tests=f"{mine}:way_of_{mine}", device="cpu").save(tmp_path / "saved")
+    monkeypatch.setattr(registry, "_adopted", {})
+    monkeypatch.delitem(sys.modules, mine)
+    with pytest.raises(InputError, match="which is not imported unless you allow it"):
+        Learner.load(tmp_path / "saved", device="cpu")
+    assert mine not in sys.modules
+
+
 def test_it_composes_and_has_one_spelling(mine):
     both = resolve(f"{mine}:retrieved+uer(alpha=0.3)+ema")
     assert both.scoring == resolve("uer(alpha=0.3)").scoring
@@ -106,7 +127,7 @@ def test_a_registered_function_keeps_its_facts(mine):
 @pytest.mark.parametrize(
     ("function", "sentence"),
     [
-        ("raises", "cannot be used: NameError: name 'nowhere' is not defined ({file}, line 38)."),
+        ("raises", "cannot be used: NameError: name 'nowhere' is not defined ({file}, line 43)."),
         ("needs", "cannot be used: TypeError: needs() missing 1 required positional argument: 'strength'."),
         ("none", "cannot be used: AttributeError: module '{module}' has no attribute 'none'."),
         ("no_method", "must return a Method. Got 'int' instead."),
@@ -164,7 +185,7 @@ def test_check_names_a_fault_once_with_its_place(mine, tmp_path, capsys, monkeyp
         main(["check", f"{mine}:faulty"])
     assert ended.value.code == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"failed  batch of one: NameError: name 'nowhere' is not defined ({tmp_path / mine}.py, line 30)",
+        f"failed  batch of one: NameError: name 'nowhere' is not defined ({tmp_path / mine}.py, line 35)",
         "failed  batch of one class: as above",
         "passed  predict needs a class",
         "exempt  cost as documented: it is not registered",

@@ -63,6 +63,16 @@ def test_a_factory_is_asked_for_again_at_load(tmp_path, same):
     assert same(fed(learner), fed(back))
 
 
+@pytest.mark.parametrize("mistake", [KeyError, TypeError, AttributeError])
+def test_a_mistake_in_a_factory_is_not_damage_of_the_file(tmp_path, mistake):
+    def mistaken(parameters):
+        raise mistake("mine")
+
+    fed(made(optimizer=lambda parameters: torch.optim.Adam(parameters, 1e-3))).save(tmp_path / "given")
+    with pytest.raises(mistake, match="mine"):
+        Learner.load(tmp_path / "given", optimizer=mistaken, device="cpu")
+
+
 @pytest.mark.parametrize("name", ["sgd(momentum=0.9)", "adam"])
 def test_old_rows_keep_what_the_optimizer_knows_and_new_ones_start_afresh(name):
     learner = fed(made(optimizer=name))

@@ -154,6 +154,8 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
             learner.network.give_back()
             raise
     except (KeyError, TypeError, AttributeError) as error:
+        if any(callable(options.get(name)) for name in GIVEN):  # the mistake may be in one of these functions
+            raise
         raise errors.RunError(f"{path} is damaged: {error} is missing or wrong.") from None
     return learner
 

@@ -141,6 +141,7 @@ class Learner(Learning):
         errors.truth("The 'compile' of a learner", compile)
         self.on_step = on_step
         self.memory = Memory(memory, inputs.device(store or device, "store"), self.device)
+        registry.adopt(tests)
         self.ways = Ways(self.method, tests)
         for part in self.method.parts("views"):  # what a part requires overrides the settings
             self.views, self.augment = part.views, "scr" if self.augment == "none" else self.augment

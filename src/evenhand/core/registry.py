@@ -138,11 +138,11 @@ def _load() -> None:
 
 
 def adopt(text: str) -> None:
-    """Import the functions that a name refers to as module:function, so that the name can be used from now on.
+    """Import the functions that a name, or each in a list, refers to as module:function, so that it can be used.
 
     Only for names that the user has written: reading a record must not run code.
     """
-    for name, _ in names.parse(text) if ":" in text else ():
+    for name, _ in (term for each in names.split(text) if ":" in each for term in names.parse(each)):
         if ":" in name:
             build = imported(name)
             plain = Recipe(name, build, 1, 0.05, 1, {"cost as documented": "it is not registered"}, (), "")

@@ -107,6 +107,8 @@ def trial(
             "use the original. Make it a method."
         )
     found = {key: value for key, value in returned.items() if not passages or (passed and _same(value, *passed[-1]))}
+    if output is not None and None in returned:
+        raise errors.InputError(f"{kind} returns one tensor, not several by name or number. Leave out output=...")
     if output is not None and output not in returned:
         raise errors.unknown(f"output of this {kind}", output, map(str, returned))
     if passages and not passed:

@@ -77,7 +77,8 @@ class Spec(Settings, BaseModel):
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> "Spec":
         """Fill in the dataset's defaults, or a preset's; what is given by hand overrides both."""
-        registry.adopt(str(given.get("method", "")))
+        for names in ("method", "tests"):
+            registry.adopt(str(given.get(names, "")))
         if preset is not None and preset not in PRESETS:
             raise errors.unknown("preset", preset, PRESETS)
         fields = {**DEFAULTS.get(given.get("data", "fashion-cut"), {}), **PRESETS.get(preset or "", {}), **given}
