@@ -255,7 +255,7 @@ def test_a_view_of_images(model, method, tmp_path, same):
         assert torch.equal(each.scores(IMAGES), learner.scores(IMAGES))
 
 
-@pytest.mark.parametrize("options", [{}, {"clip": 0.1}, {"optimizer": "sgd(momentum=0.9)"}])
+@pytest.mark.parametrize("options", [{}, {"clip": 0.1}, {"optimizer": "sgd(momentum=0.9)"}, {"method": "gss"}])
 def test_sparse_gradients(options):
     class Sparse(nn.Module):
         def __init__(self, sparse):

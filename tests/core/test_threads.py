@@ -133,6 +133,25 @@ def test_a_prediction_does_not_wait_for_the_step(tests):
     assert small_state(learner, tests)[0][0].shape[1] == before[0][0].shape[1] + 1
 
 
+def test_loading_a_state_waits_for_the_step(same):
+    model = Slow()
+    learner, other = Learner(model, "uer", memory=20, device="cpu"), Learner(Slow(), "uer", memory=20, device="cpu")
+    for each in (learner, other):
+        each.observe(X[:10], Y[:10])
+    model.go.clear()
+    model.within.clear()
+    with ThreadPoolExecutor(2) as pool:
+        step = pool.submit(learner.observe, X[10:20], Y[:10])
+        assert model.within.wait(30)
+        load = pool.submit(learner.load_state_dict, other.state_dict(), other.facts())
+        time.sleep(0.05)
+        assert not load.done()
+        model.go.set()
+        step.result()
+        load.result()
+    assert same(learner, other)
+
+
 def test_what_was_computed_is_not_dropped_within_a_step():
     model = Slow()
     learner = Learner(model, "uer", memory=20, device="cpu")

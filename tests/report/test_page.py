@@ -9,6 +9,7 @@ import pytest
 
 from evenhand import errors, report
 from evenhand.report import accuracy_figures, html
+from evenhand.report.class_figures import by_class
 from evenhand.report.scenarios import scenarios
 from evenhand.report.styles import PALETTE, assign_styles
 
@@ -100,6 +101,14 @@ def test_every_figure_has_a_caption_and_a_name(run, matrix, write):
     assert text.count("<svg") == text.count('role="img"') == 13
     assert "var(--m0)" in text
     assert not set(PALETTE) & set(re.findall(r"#[0-9a-f]{6}", text.split("</style>")[1]))
+
+
+def test_similarities_are_not_drawn_as_probabilities(run, matrix):
+    (both,) = scenarios([run(method, matrix(0.5, 0.7)) for method in ("er", "er+ncm")])
+    styles, alone = assign_styles([both]), replace(both, groups=[g for g in both.groups if g.method == "er"])
+    for quantity, same in (("probability", True), ("norm", False)):
+        drawn = [by_class(scenario, styles, quantity, quantity) for scenario in (both, alone)]
+        assert (drawn[0] == drawn[1]) is same
 
 
 @pytest.mark.usefixtures("no_figures")
