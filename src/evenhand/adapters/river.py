@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import nan
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,7 @@ class EvenhandClassifier(MiniBatchClassifier):
 
     def learn_many(self, X: "pd.DataFrame", y: "pd.Series") -> None:
         """Learn the rows of a frame in one step."""
-        self._learn(X, y.tolist())
+        self._learn(X, list(y))
 
     def predict_one(self, x: Mapping[Hashable, Any], **_: Any) -> Label | None:
         """The most likely label; None before the first sample."""
@@ -114,7 +115,8 @@ class EvenhandClassifier(MiniBatchClassifier):
         """The probability of each label seen so far."""
         if self.learner is None:
             return {}
-        return dict(zip(self.learner.labels, probabilities(self.learner, self._samples(x))[0].tolist(), strict=True))
+        table, labels = probabilities(self.learner, self._samples(x))
+        return dict(zip(labels, table[0].tolist(), strict=True))
 
     def predict_many(self, X: "pd.DataFrame") -> "pd.Series":
         """The most likely label of each row; None before the first sample."""
@@ -129,7 +131,8 @@ class EvenhandClassifier(MiniBatchClassifier):
 
         if self.learner is None:
             return pd.DataFrame(index=X.index)
-        return pd.DataFrame(probabilities(self.learner, self._samples(X)), index=X.index, columns=self.learner.labels)
+        table, labels = probabilities(self.learner, self._samples(X))
+        return pd.DataFrame(table, index=X.index, columns=labels)
 
     def _learn(self, x: Any, labels: list[Label]) -> None:
         learner = self.learner
@@ -145,21 +148,27 @@ class EvenhandClassifier(MiniBatchClassifier):
 
     def _samples(self, x: Any) -> Array:
         """The features of a sample, or of the rows of a frame, in the order of the columns."""
+        frame = not isinstance(x, Mapping)
+        if frame and not (hasattr(x, "columns") and x.columns.is_unique):
+            raise errors.InputError("Samples must be a dict, or a DataFrame whose columns all have different names.")
         if others := [name for name in x if name not in self._columns]:
             why, then = "is not among features=...", ""
             if self.features is None:
                 why = "was not in the first sample"
                 then = " Name all features in features=..., or hash them with river's FeatureHasher."
             warnings.warn(f"The feature {others[0]!r} {why} and is left out.{then}", stacklevel=4)
-        if isinstance(x, Mapping):
+        if frame:
+            values: Any = x.reindex(columns=list(self._columns), fill_value=0)
+            wrong = [name for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
+        else:
             row = {name: x.get(name, 0) for name in self._columns}
             wrong = [name for name, value in row.items() if not isinstance(value, Real | np.bool_)]
-            values: Any = [list(row.values())]
-        else:
-            values = x.reindex(columns=list(self._columns), fill_value=0)
-            wrong = [name for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
+            values = [list(row.values())]
         if wrong:
             raise errors.InputError(
                 f"The feature {wrong[0]!r} must be a number. Encode others, e.g. with river's OneHotEncoder."
             )
-        return np.asarray(values, np.float32)
+        try:
+            return np.asarray(values.to_numpy(np.float32, na_value=nan) if frame else values, np.float32)
+        except OverflowError:
+            raise errors.InputError("Features must be below 3.4e38, the largest float32.") from None

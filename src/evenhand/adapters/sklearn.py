@@ -90,10 +90,15 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Start over and learn all samples, each once, in random order."""
-        x, labels = self._checked(X, y, reset=True)
-        learner = self._new_learner(x)
-        order = torch.randperm(len(x), generator=draws.generator(learner.seed, "order")).numpy()
-        return self._learn(learner, x[order], labels[order], unique_labels(labels))
+        before = vars(self).copy()
+        try:
+            x, labels = self._checked(X, y, reset=True)
+            learner = self._new_learner(x)
+            order = torch.randperm(len(x), generator=draws.generator(learner.seed, "order")).numpy()
+            return self._learn(learner, x[order], labels[order], unique_labels(labels))
+        except BaseException:
+            self.__dict__ = before  # a failed fit replaces nothing
+            raise
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn more samples in the given order, batch by batch; `classes` may name labels that are still to come."""
@@ -110,9 +115,10 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """The probability of each label, in the order of `classes_`; 0 for those that are still to come."""
         check_is_fitted(self, "learner_")
-        seen = probabilities(self.learner_, self._checked(X))
-        table = np.zeros((len(seen), len(self.classes_)))
-        table[:, np.searchsorted(self.classes_, np.array(self.learner_.labels, self.classes_.dtype))] = seen
+        seen, labels = probabilities(self.learner_, self._checked(X))
+        classes = self.classes_
+        table = np.zeros((len(seen), len(classes)))
+        table[:, np.searchsorted(classes, np.array(labels, classes.dtype))] = seen
         return table
 
     def _new_learner(self, x: Array) -> Learner:
@@ -123,12 +129,18 @@ class EvenhandClassifier(ClassifierMixin, BaseEstimator):
 
     def _learn(self, learner: Learner, x: Array, y: Array, classes: Array) -> Self:
         errors.whole("The 'batch' of a classifier", plain(self.batch), 1)
-        if learner is getattr(self, "learner_", None):
-            self.classes_ = classes  # first, since earlier batches stay learned if a later one fails
+        before = getattr(self, "classes_", classes)
+        if further := learner is getattr(self, "learner_", None):
+            self.classes_ = classes  # first: another thread may predict, and earlier batches stay if a later one fails
         for start in range(0, len(x), self.batch):
             here = slice(start, start + self.batch)
-            observe(learner, x[here], y[here].tolist())
-        self.learner_, self.classes_ = learner, classes  # a new learner only now: a failed fit replaces nothing
+            try:
+                observe(learner, x[here], y[here].tolist())
+            except BaseException:
+                if further and not start:
+                    self.classes_ = before
+                raise
+        self.learner_, self.classes_ = learner, classes
         return self
 
     def _checked(self, X: Any, *y: Any, reset: bool = False) -> Any:

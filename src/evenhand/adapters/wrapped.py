@@ -36,7 +36,8 @@ def observe(learner: Learner, x: Array, y: Sequence[Label]) -> None:
         raise errors.InputError(f"{error} So may a StandardScaler before the classifier.") from None
 
 
-def probabilities(learner: Learner, x: Array) -> Array:
-    """The probability of each label for each sample as float64, (n, labels), in the order of `learner.labels`."""
-    p = learner.predict_proba(x).double().cpu()
-    return (p / p.sum(1, keepdim=True)).numpy()
+def probabilities(learner: Learner, x: Array) -> tuple[Array, list[Label]]:
+    """The probability of each label for each sample as float64, (n, labels), and the labels of the same step."""
+    learner.ways.check_probable("")
+    [scores], labels = learner.ways.scores(learner, x, "")
+    return scores.double().softmax(1).cpu().numpy(), labels
