@@ -49,6 +49,15 @@ def test_what_was_exported_is_what_numpy_and_a_run_read(tmp_path):
         assert [file["classes"][row] for row in file["y"]] == labels
 
 
+@pytest.mark.parametrize("shape", [(12, 5, 1), (5, 4, 3), (1, 6, 6)])
+def test_exported_images_keep_their_shape(tmp_path, shape):
+    x = torch.rand(4, *shape)
+    learner = Learner(nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 2)), memory=4, device="cpu")
+    learner.observe(x, [0, 1, 0, 1])
+    learner.memory.export(tmp_path / "memory.npz")
+    assert load(f"npz:{tmp_path / 'memory.npz'}").train_x.shape[1:] == shape
+
+
 def test_a_run_reads_what_was_exported_after_a_class_was_forgotten(tmp_path):
     learner = made(memory=60)
     learner.forget(label="cat")

@@ -124,7 +124,7 @@ class Memory:
             self.filled -= len(slots)
 
     def samples(self, label: Label = ...) -> tuple[Any, list[Label]]:
-        """All samples, or those of one label, as they were passed to `observe`, and their labels."""
+        """All samples, or those of one label, as tensors like those passed to `observe`, and their labels."""
         with self._changing:
             slots = self.slots(label)
             if not len(slots):
@@ -161,8 +161,8 @@ class Memory:
         if len(set(names)) < len(names):
             raise errors.InputError("Labels that are spelled alike, such as 1 and '1', cannot be told apart in a file.")
         y = [classes.index(label) for label in labels]
-        content = io.BytesIO()
-        np.savez_compressed(content, x=x.cpu().numpy(), y=np.array(y), classes=np.array(names))
+        content, layout = io.BytesIO(), {"channels_first": True} if x.ndim == 4 else {}
+        np.savez_compressed(content, x=x.cpu().numpy(), y=np.array(y), classes=np.array(names), **layout)
         files.write(Path(path), content.getvalue())
 
     def _note(self, name: str, slots: Tensor | None = None) -> None:

@@ -1,7 +1,7 @@
 """Datasets from arrays, in Python or in an .npz file: checked, brought to one form, split if there is no test set."""
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,8 @@ def read_npz(path: Path) -> RawData:
     """Read an .npz file with x_train, y_train, x_test and y_test, or with x and y; `classes` may name the classes.
 
     Samples are vectors (n, d) or images (n, c, h, w), (n, h, w, c) or (n, h, w), as uint8 or as floats in [0, 1];
-    labels are whole numbers or strings. Without a test set, every fifth sample of a class is held out for testing.
+    labels are whole numbers or strings. Without a test set, every fifth sample of a class is held out for testing. An
+    array called `channels_first` says that images are (n, c, h, w), whatever their sizes.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -82,7 +83,8 @@ def read_npz(path: Path) -> RawData:
     for names in NAMES:
         if set(names) <= set(arrays):
             x, y, *test = (arrays[name] for name in names)
-            return _raw_data(str(path), (x, y), (test[0], test[1]) if test else None, classes)
+            pairs = (x, y), (test[0], test[1]) if test else None
+            return _raw_data(str(path), *pairs, classes, channels_first="channels_first" in arrays)
     found = ", ".join(sorted(arrays)) or "nothing"
     raise errors.InputError(f"{path} must hold {', '.join(NAMES[0])}, or x and y. It holds {found}.")
 
@@ -99,14 +101,18 @@ def hold_out(x: Any, y: Array) -> tuple[Any, Array, Any, Array]:
 
 
 def _raw_data(
-    name: str, train: tuple[Array, Array], test: tuple[Array, Array] | None, classes: Sequence[str] | None
+    name: str,
+    train: tuple[Array, Array],
+    test: tuple[Array, Array] | None,
+    classes: Sequence[str] | None,
+    channels_first: bool = False,
 ) -> RawData:
     """Check samples and labels, number the classes from 0, and hold out samples if there is no test set."""
-    x, y = _checked(name, *train)
+    x, y = _checked(name, *train, channels_first)
     if test is None:
         x, y, test_x, test_y = hold_out(x, y)
     else:
-        test_x, test_y = _checked(name, *test)
+        test_x, test_y = _checked(name, *test, channels_first)
         if test_x.shape[1:] != x.shape[1:] or test_x.dtype != x.dtype:
             expected, got = (f"{array.dtype} {array.shape[1:]}" for array in (x, test_x))
             raise errors.wrong(f"The test samples of {name}", f"be like the training samples, {expected}", got)
@@ -122,11 +128,13 @@ def _raw_data(
     return RawData(x, numbers[: len(y)], test_x, numbers[len(y) :], class_names)
 
 
-def _checked(name: str, x: Array, y: Array) -> tuple[Array, Array]:
+def _checked(name: str, x: Array, y: Array, channels_first: bool) -> tuple[Array, Array]:
     """Return vectors (n, d) or images (n, c, h, w), as uint8 or float32, with one whole number or string for each."""
-    x = _samples(name, x)
+    x = _samples(name, x, channels_first)
     if y.shape not in ((len(x),), (len(x), 1)):
         raise errors.wrong(f"The labels of {name}", f"have the shape ({len(x)},), one per sample", y.shape)
+    if y.dtype == object and {type(label) for label in y.flat} in ({str}, {int}):  # as pandas has them
+        y = np.array(y.tolist())
     if y.dtype.kind not in "iuUb":
         raise errors.wrong(f"The labels of {name}", "be whole numbers or strings", str(y.dtype))
     if y.dtype.kind == "u" and y.max() >= 1 << 63:
@@ -134,9 +142,11 @@ def _checked(name: str, x: Array, y: Array) -> tuple[Array, Array]:
     return x, y.reshape(-1).astype(np.int64 if y.dtype.kind == "u" else y.dtype)  # signed and unsigned may be mixed
 
 
-def _samples(name: str, x: Array) -> Array:
+def _samples(name: str, x: Array, channels_first: bool) -> Array:
     if x.ndim == 3:
         x = x[:, None]
+    elif channels_first:
+        pass
     elif x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
         x = x.transpose(0, 3, 1, 2)
     elif x.ndim == 4 and x.shape[3] == 4 and min(x.shape[1:3]) > 4:  # else 4 may well be the width
@@ -164,7 +174,7 @@ def _samples(name: str, x: Array) -> Array:
 def _pair(data: Any) -> tuple[Array, Array]:
     if isinstance(data, tuple | list) and len(data) == 2:
         x, y = data
-    elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Mapping):
         pairs = [data[index] for index in range(len(data))]
         if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
             raise errors.wrong("A map-style dataset", "return a pair (x, y) for each index", pairs[0])
