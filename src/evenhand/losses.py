@@ -46,4 +46,6 @@ def mixed(head: DualLinear, samples: Samples, mix: Mix) -> Tensor:
     h, y = samples
     if not isinstance(head, DualLinear):
         raise errors.wrong("The 'head' of a loss", "be a DualLinear", type(head).__name__)
+    if not len(y) or y.is_floating_point():
+        raise errors.wrong("The classes of a loss", "be whole numbers, one for each of one or more samples", y)
     return mix.expect(lambda form: F.cross_entropy(head(h, form), y.long()))

@@ -556,3 +556,199 @@ class Slow(nn.Module):
             Slow.passing.set()
             time.sleep(0.1)
         return self.last(torch.relu(h))
+
+
+def test_a_second_learner_of_a_network_leaves_the_first_alone():
+    network = Network.of(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)))
+    learner = Learner(network, device="cpu")
+    learner.observe(X, Y)
+    before = learner.scores(X)
+    for _ in range(2):
+        with pytest.raises(InputError, match="already belongs to a learner"):
+            Learner(network, device="cpu")
+    assert torch.equal(learner.scores(X), before)
+
+
+def test_a_network_of_a_saved_learner_in_use_is_left_alone(tmp_path):
+    learner = made()
+    learner.observe(X, Y)
+    learner.save(tmp_path / "saved")
+    before = learner.scores(X)
+    with pytest.raises(InputError, match="already belongs to a learner"):
+        Learner.load(tmp_path / "saved", learner.network, device="cpu")
+    assert torch.equal(learner.scores(X), before)
+
+
+def test_a_network_can_be_used_after_a_mistake():
+    network = Network.of(mlp())
+    with pytest.raises(InputError, match="the network has no neck"):
+        Learner(network, "uer(couple='both')", device="cpu")
+    Learner(network, device="cpu").observe(X, Y)
+
+
+class Scripted(nn.Module):
+    """A scripted part, whose tensors Python does not hold."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.part = torch.jit.script(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU()))
+        self.last = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(self.part(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_failed_step_of_a_scripted_module_leaves_no_trace(same, monkeypatch):
+    learner, twin = made(model=Scripted()), made(model=Scripted())
+    for each in (learner, twin):
+        each.observe(X, Y)
+    with monkeypatch.context() as broken:
+        broken.setattr(learner.optimizer, "step", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            learner.observe(X, [7, 8] * 3)
+    assert learner.labels == [0, 1]
+    for each in (learner, twin):
+        each.observe(X, Y)
+    assert same(learner, twin)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_copy_of_a_learner_with_a_scripted_part_learns_on(same):
+    learner = made(model=Scripted())
+    learner.observe(X, Y)
+    copied = copy.deepcopy(learner)
+    for each in (learner, copied):
+        each.observe(X, Y)
+    assert same(learner, copied)
+
+
+def test_a_traced_graph_is_a_module_like_any_other(same):
+    traced, plain = made(model=torch.fx.symbolic_trace(mlp())), made()
+    for each in (traced, plain):
+        each.observe(X, Y)
+    copied = copy.deepcopy(traced)
+    for each in (traced, plain, copied):
+        each.observe(X, Y)
+    assert torch.equal(traced.scores(X), plain.scores(X))
+    assert same(traced, copied)
+
+
+class Sharing(nn.Module):
+    """Two parts that pass something on through a dict which both hold."""
+
+    class First(nn.Linear):
+        def forward(self, x):
+            self.shared["x"] = x
+            return super().forward(x)
+
+    class Second(nn.Linear):
+        def forward(self, x):
+            return super().forward(x + self.shared["x"])
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.Sequential(Sharing.First(4, 4), Sharing.Second(4, 8))
+        self.last, shared = nn.Linear(8, 2), {}
+        shared["itself"] = self.parts[0].shared = self.parts[1].shared = shared
+
+    def forward(self, x):
+        return self.last(self.parts(x))
+
+
+def test_parts_that_share_a_dict_share_one_in_a_copy():
+    learner = made(model=Sharing())
+    learner.observe(X, Y)
+    with torch.no_grad():
+        [expected] = learner.network(X[:3])
+    assert torch.equal(learner.scores(X[:3]), expected)
+
+
+class Fourier(nn.Module):
+    """Complex parameters."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.filter, self.last = nn.Parameter(torch.randn(3, dtype=torch.cfloat)), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.fft.irfft(torch.fft.rfft(x) * self.filter, n=4))
+
+
+def test_complex_parameters_are_averaged():
+    learner = made("er+ema(decay=0.5, by_row=False)", Fourier())
+    for _ in range(20):
+        learner.observe(X, Y)
+    [average] = [value for value in learner.kept.values() if isinstance(value, Network)]
+    live = learner.network.trunk.filter
+    before, now = (average.trunk.filter - live).abs().max(), live.abs().max()
+    assert 0 < before < 0.01 * now
+
+
+@pytest.mark.parametrize("method", ["uer", "uer+ema", "er_wa(distil=True)"])
+def test_a_copy_of_a_model_that_holds_a_lock(method, same):
+    model = mlp()
+    model.lock = threading.Lock()
+    learner = made(method, model)
+    learner.observe(X, Y)
+    learner.boundary()
+    copied = copy.deepcopy(learner)
+    for each in (learner, copied):
+        each.observe(X, Y)
+    assert same(learner, copied)
+
+
+def test_an_optimizer_of_another_kind_is_refused(tmp_path):
+    learner = made(optimizer=lambda p: torch.optim.SGD(p, 0.1, momentum=0.9))
+    learner.observe(X, Y)
+    learner.save(tmp_path / "saved")
+    with pytest.raises(InputError, match=r"must be SGD, as when it was saved\. Got 'Adam' instead"):
+        Learner.load(tmp_path / "saved", mlp(), optimizer=lambda p: torch.optim.Adam(p, 0.1), device="cpu")
+
+
+def test_a_backbone_is_rebuilt_in_float32(tmp_path):
+    learner = made(model=MLP((4,)))
+    learner.observe(X, Y)
+    learner.save(tmp_path / "saved")
+    torch.set_default_dtype(torch.float64)
+    try:
+        back = Learner.load(tmp_path / "saved", device="cpu")
+        assert torch.equal(back.scores(X), learner.scores(X))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+class Viewing(nn.Module):
+    """Flattens images with `view`, so that their channels must not come last."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.last = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(64, 2)
+
+    def forward(self, x):
+        return self.last(self.conv(x).view(len(x), -1))
+
+
+def test_a_module_takes_images_in_any_layout():
+    images = torch.rand(6, 3, 4, 4).to(memory_format=torch.channels_last)
+    learner = made(model=Viewing())
+    learner.observe(images, Y)
+    assert torch.allclose(learner.module()(images), learner.scores(images), atol=1e-5)
+
+
+def test_a_row_of_a_frame_is_no_batch():
+    frame = pytest.importorskip("pandas").DataFrame(X.numpy()).astype("Float64")
+    learner = made()
+    learner.observe(frame, Y)
+    with pytest.raises(InputError, match="A batch must hold at least one sample"):
+        learner.predict(frame.iloc[0])
+
+
+@pytest.mark.parametrize("y", [torch.empty(0, dtype=torch.int64), torch.tensor([0.5, 1.0])])
+def test_classes_that_a_loss_cannot_use(y):
+    with pytest.raises(InputError, match="The classes of a loss must be whole numbers"):
+        losses.uer(DualLinear(4, rows=2), (torch.rand(len(y), 4), y))

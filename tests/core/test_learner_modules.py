@@ -142,6 +142,18 @@ def test_dropout_draws_from_a_generator_of_the_learner(tmp_path, same):
     assert same(ends[1], loaded)
 
 
+class Between(nn.Module):
+    """Uses what comes between the layers of a Sequential."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
+
+    def forward(self, x):
+        h = self.layers[0](x)
+        return h + self.layers[1](h)
+
+
 @pytest.mark.parametrize("own", [{}, {"track_running_stats": False}])
 def test_predictions_are_those_of_the_network_in_evaluation_mode(own):
     class Backwards(nn.Sequential):
@@ -152,7 +164,7 @@ def test_predictions_are_those_of_the_network_in_evaluation_mode(own):
 
     torch.manual_seed(0)
     trunk = nn.Sequential(Backwards(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.BatchNorm2d(3)), classifier(**own))
-    odd = nn.Sequential(Backwards(nn.ReLU(), nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), trunk)
+    odd = nn.Sequential(Backwards(nn.ReLU(), nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), Between(), trunk)
     learner = Learner(odd, "er", memory=8, device="cpu")
     for seed in range(4):
         learner.observe(images(seed=seed), [0, 1, 2, 3])
@@ -321,6 +333,16 @@ def test_a_boundary_may_come_before_the_first_batch():
     for labels in (Y, [3, 4, 3, 4]):
         learner.observe({"a": X, "b": torch.ones(4)}, labels)
         learner.boundary()
+
+
+@pytest.mark.parametrize("method", ["er_wa(distil=True)", "ss_il"])
+def test_a_teacher_of_pretrained_classes_learns_how_to_read_samples(method):
+    learner = small(Two(), method, keep=["p", "q"])
+    learner.boundary()
+    learner.remember({"a": X, "b": torch.ones(4)}, ["p", "q", "p", "q"])
+    learner.observe({"a": X, "b": torch.ones(4)}, Y)
+    [teacher] = [value for value in learner.kept.values() if isinstance(value, nn.Module)]
+    assert teacher.columns == learner.network.columns
 
 
 @pytest.mark.parametrize("method", ["scr", "er_dvc", "er+ncm"])

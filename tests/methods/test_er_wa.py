@@ -50,6 +50,13 @@ def test_alignment_at_a_boundary(stages, old, new):
         assert norms[old].mean() == pytest.approx(norms[new].mean(), rel=1e-5)
 
 
+def test_new_rows_that_were_all_clipped_to_zero_stay_zero():
+    learner = learned("er_wa", 2)
+    learner.network.head.weight.data[2:] = 0
+    learner.boundary()
+    assert torch.equal(learner.network.head.weight[2:], torch.zeros(2, 4))
+
+
 def test_alignment_by_hand():
     """Mean norms 4 and 2: the new rows are doubled."""
     learner = learned("er_wa", 2)

@@ -72,6 +72,7 @@ def _optimizer(learner: "Learner") -> dict[str, Any]:
     """The optimizer's state except tensors, and the options of its groups that JSON can hold."""
     state, groups = learner.optimization.state().items(), learner.optimization.options()
     return {
+        "kind": type(learner.optimizer).__name__,
         "values": {name: through_json(f"optimizer/{name}", v) for name, v in state if not isinstance(v, Tensor)},
         "groups": [{name: value for name, value in group.items() if _is_json(value)} for group in groups],
     }
@@ -109,6 +110,9 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
     learner.memory.load_state_dict(below("memory/"))
     learner.kept.load_state_dict(below("kept/"), facts["kept"], learner.network)
     optimizer = facts.get("optimizer", {"values": {}, "groups": []})
+    kind = type(learner.optimizer).__name__
+    if optimizer.get("kind", kind) != kind:
+        raise errors.wrong("The 'optimizer' of this learner", f"be {optimizer['kind']}, as when it was saved", kind)
     learner.optimization.load_state(below("optimizer/") | optimizer["values"])
     learner.optimization.set_rates(facts.get("rates", learner.optimization.rates))
     learner.optimization.set_options(optimizer["groups"] or [{} for _ in learner.optimization.rates])
@@ -146,12 +150,14 @@ def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Map
                 )
         if callable(settings.get("optimizer")):
             del settings["lr"]  # the optimizer has its own
-        learner = cls(_network(path, facts["network"], network), _method(path, facts), **settings)
-        learner.network.find_modes(facts["network"].get("still"))  # also if they have been thawed since
+        made = _network(path, facts["network"], network)
         try:
+            learner = cls(made, _method(path, facts), **settings)
+            learner.network.find_modes(facts["network"].get("still"))  # also if they have been thawed since
             learner.load_state_dict(tensors, facts)
         except BaseException:
-            learner.network.give_back()
+            if made is not network:
+                made.give_back()
             raise
     except (KeyError, TypeError, AttributeError) as error:
         if any(callable(options.get(name)) for name in GIVEN):  # the mistake may be in one of these functions
@@ -183,7 +189,7 @@ def _network(path: str | Path, shape: Mapping[str, Any], module: nn.Module | Non
                 raise errors.InputError(
                     f"{path} was saved with a custom network. Build one like it, and pass it as network=..."
                 )
-            module = backbones.rebuild(shape["backbone"])
+            module = backbones.rebuild(shape["backbone"]).float()  # whatever torch's default dtype is
         network = Network.of(module, head=shape.get("head") or None, neck=shape["neck"], gamma=shape["gamma"])
     if network.head.gamma != shape["gamma"]:
         raise errors.InputError(MISFIT)

@@ -17,9 +17,11 @@ def cloned(module: M, memo: dict[int, Any] | None = None) -> M:
     are detached, and what cannot be copied is shared.
     """
     memo = {} if memo is None else memo
-    if isinstance(module, torch.jit.ScriptModule):
+    if id(module) not in memo and isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule):
         with torch.no_grad():  # otherwise its parameters would keep a graph
-            return copy.deepcopy(module, memo)
+            memo[id(module)] = copy.deepcopy(module, memo)
+        for old, new in zip(tensors(module), tensors(memo[id(module)]), strict=True):
+            memo[id(old)] = new.requires_grad_(old.requires_grad)  # TorchScript notes neither
     if id(module) not in memo:
         memo[id(module)] = made = module.__new__(type(module))
         made.__dict__.update({name: _cloned(value, memo) for name, value in module.__dict__.items()})
@@ -36,9 +38,15 @@ def _cloned(value: Any, memo: dict[int, Any]) -> Any:
         memo[id(value)] = nn.Parameter(tensor, value.requires_grad) if isinstance(value, nn.Parameter) else tensor
         return memo[id(value)]
     if type(value) in (dict, OrderedDict):
-        return type(value)((key, _cloned(item, memo)) for key, item in value.items())
-    if type(value) in (list, tuple):
-        return type(value)(_cloned(item, memo) for item in value)
+        memo[id(value)] = made = type(value)()  # before it is filled: parts may share it, and it may hold itself
+        made.update((key, _cloned(item, memo)) for key, item in value.items())
+        return made
+    if type(value) is list:
+        memo[id(value)] = made = []
+        made.extend(_cloned(item, memo) for item in value)
+        return made
+    if type(value) is tuple:
+        return tuple(_cloned(item, memo) for item in value)
     try:
         return copy.deepcopy(value, memo)
     except Exception:  # a lock, a file, a socket

@@ -26,7 +26,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.trunk, self.neck, self.head = network.trunk, network.neck, network.head
         self.labels, self._output, self._bytes = labels, network.output, bytes
-        self._scoring = scoring
+        self._scoring, self._planar = scoring, network.planar
 
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """The logits of samples (n, ...)."""
@@ -42,6 +42,7 @@ class Classifier(nn.Module):
         return self.head(h, "dot" if couple == "neck" else form)[:, : len(self.labels)]
 
     def _typed(self, x: Tensor) -> Tensor:
+        x = x.contiguous() if self._planar else x
         return x.to(self.head.weight.dtype) if x.is_floating_point() else x
 
 

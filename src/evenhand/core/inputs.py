@@ -77,7 +77,7 @@ def _tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if hasattr(x, "iloc"):  # a DataFrame
-        kinds = {getattr(kind, "kind", "O") for kind in getattr(x, "dtypes", ())}
+        kinds = {getattr(kind, "kind", "O") for kind in np.atleast_1d(getattr(x, "dtypes", ()))}
         array = x.to_numpy()
         mixed = array.dtype == object and kinds and kinds <= set("fiub")  # numbers of several types
         x = x.to_numpy(np.float32, na_value=np.nan) if mixed else array

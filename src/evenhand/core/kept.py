@@ -42,6 +42,12 @@ class Kept(UserDict[str, Any]):
             if not (isinstance(own, Network) and isinstance(value, Network) and refresh(own, value)):
                 self[name] = value
 
+    def fit(self, network: Network) -> None:
+        """Tell all networks that were kept before the first samples what the learner's own knows of these."""
+        for value in self.values():
+            if isinstance(value, Network):
+                value.columns, value.output, value.planar = network.columns, network.output, network.planar
+
     def facts(self) -> dict[str, Any]:
         """The JSON values, and the names of the networks."""
         values = {name: value for name, value in self.items() if not isinstance(value, Tensor | Network)}

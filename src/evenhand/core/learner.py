@@ -152,8 +152,8 @@ class Learner(Learning):
             raise errors.wrong("The labels to 'keep'", "be a list", keep)
         known = [] if keep is None else labels.plain(keep, len(keep))
         self.network = Network.of(network, head=head)
+        check_free(self.network)
         try:
-            check_free(self.network)
             self.network.to(self.device).channels_last().in_precision(chosen(precision, self.device))
             self.network.check_couple(self.method.scoring.couple)
             self.network.output = self.network.output if output is None else output
@@ -172,7 +172,8 @@ class Learner(Learning):
             if known:
                 admission.keep(self, known)
         except BaseException:
-            self.network.give_back()
+            if self.network is not network:
+                self.network.give_back()
             raise
         self.network.to_learn()
         OWNERS[self.network.trunk] = weakref.ref(self)
@@ -257,8 +258,8 @@ class Learner(Learning):
     def forget(self, *, label: Label = ..., where: Callable[[Any], Tensor] | None = None) -> int:
         """Erase samples from the memory for good: those of a label, or those for which `where` is true.
 
-        `where` takes samples as they were observed and returns a boolean for each. Returns how many were erased. The
-        weights and files saved earlier may still retain some of them.
+        `where` takes samples as tensors like those observed, and returns a boolean for each. Returns how many were
+        erased. The weights and files saved earlier may still retain some of them.
         """
         return forgetting.forget(self, label, where)
 

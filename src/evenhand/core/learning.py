@@ -87,7 +87,9 @@ class Learning:
         """Copy the learner; waits for another thread's step to end."""
         with self.snapshots.turn:
             made = memo[id(self)] = object.__new__(type(self))
-            cloned(self.network, memo)  # first, since `deepcopy` cannot copy every module
+            for network in (self.network, *self.kept.values()):
+                if isinstance(network, nn.Module):
+                    cloned(network, memo)  # first, since `deepcopy` cannot copy every module
             memo[id(self.on_step)] = self.on_step  # it may belong to a queue or a logger
             made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made

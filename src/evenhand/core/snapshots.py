@@ -70,10 +70,13 @@ class Snapshot:
     def restore(self, learner: "Learner") -> None:
         """Roll the learner back to this state."""
         for live, copied in zip(learner.network.modules(), self.network.modules(), strict=True):
-            for name in live._buffers.keys() - copied._buffers.keys():  # registered by the step itself
+            for name in {*live._buffers.keys()} - {*copied._buffers.keys()}:  # registered by the step itself
                 del live._buffers[name]
             for name, tensor in copied._buffers.items():
-                live._buffers[name] = None if tensor is None else _fitted(live._buffers.get(name), tensor)
+                known = live._buffers[name] if name in live._buffers else None  # noqa: SIM401 - TorchScript has no get
+                fitted = None if tensor is None else _fitted(known, tensor)
+                if fitted is not known:
+                    live._buffers[name] = fitted
             for name, parameter in copied._parameters.items():
                 if parameter is not None:
                     fitted = _fitted(live._parameters[name], parameter)

@@ -80,7 +80,7 @@ class Averaged:
         carry_extra_state(learner.network, self(learner))
         decay = min(self.decay, (1 + learner.steps) / (10 + learner.steps))
         for average, live in zip(self(learner).buffers(), learner.network.buffers(), strict=True):
-            if average.shape != live.shape or not live.is_floating_point():
+            if average.shape != live.shape or not _averaged(live):
                 average.data = live.detach().clone()  # a count, or a queue that has grown
         averages, lives = floats(self(learner), learner.network)
         get_ema_multi_avg_fn(decay)(averages, lives, 0)
@@ -109,8 +109,12 @@ def tensors(network: Network) -> list[Tensor]:
     return [*network.parameters(), *network.buffers()]
 
 
+def _averaged(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]:
-    """The floating-point tensors of both networks.
+    """The tensors of both networks that have an average.
 
     Collecting them takes longer than averaging them, so it is repeated only for a new head or new buffers.
     """
@@ -118,7 +122,7 @@ def floats(average: Network, live: Network) -> tuple[list[Tensor], list[Tensor]]
     now = [live.head.weight, *live.buffers()]
     if len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True)):
         pairs = zip(tensors(average), tensors(live), strict=True)
-        found = list(map(list, zip(*(pair for pair in pairs if pair[1].is_floating_point()), strict=True)))
+        found = list(map(list, zip(*(pair for pair in pairs if _averaged(pair[1])), strict=True)))
         _floats[average] = (now, *found)
     return found[0], found[1]
 

@@ -69,8 +69,8 @@ def align(network: Network, stages: list[int]) -> Network:
     """Scale the weights of the last stage's classes; `stages` is the number of classes at each boundary."""
     old = stages[-2] if len(stages) > 1 else 0
     new = stages[-1] if stages else 0
-    if 0 < old < new:
-        norms = network.head.weight.norm(dim=1)
+    norms = network.head.weight.norm(dim=1)
+    if 0 < old < new and norms[old:new].any():  # else all of them were clipped to 0
         network.head.weight[old:new] *= norms[:old].mean() / norms[old:new].mean()
     return network
 

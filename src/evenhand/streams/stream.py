@@ -108,7 +108,7 @@ class Stream:
 
     def steps(self, start: int = 0) -> Iterator[Step]:
         """Yield the batches from position `start`."""
-        errors.whole("The position in a stream", start, 0)
+        start = errors.whole("The position in a stream", plain(start), 0)
         for number, (stage, length) in enumerate(zip(self.stages, self.lengths, strict=True)):
             for position in range(min(start, length), length):
                 here = slice(position * self.batch, (position + 1) * self.batch)
