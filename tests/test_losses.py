@@ -63,3 +63,15 @@ def test_the_example_trains_the_learner_to_the_bit(capsys):
     assert all(torch.equal(a, b) for a, b in zip(ours, learner.network.parameters(), strict=True))
     assert list(loop["labels"]) == learner.labels
     assert torch.equal(torch.stack([x for x, _ in loop["memory"]]), learner.memory.columns["x"])
+
+
+def test_the_loss_alone_without_memories():
+    head = DualLinear(4, rows=2)
+    h, y = torch.rand(3, 4), torch.tensor([0, 1, 0])
+    assert torch.equal(losses.uer(head, (h, y), (h[:0], y[:0])), losses.uer(head, (h, y)))
+
+
+@pytest.mark.parametrize("y", [torch.empty(0, dtype=torch.int64), torch.tensor([0.5, 1.0])])
+def test_classes_that_a_loss_cannot_use(y):
+    with pytest.raises(InputError, match="The classes of a loss must be whole numbers"):
+        losses.uer(DualLinear(4, rows=2), (torch.rand(len(y), 4), y))

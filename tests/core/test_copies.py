@@ -1,16 +1,15 @@
 """The copies that predict and try things out: they compute what the network itself would, whatever it is made of."""
 
 import copy
-import queue
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
-from evenhand import Learner, Network
-from evenhand.backbones import MLP
-from evenhand.errors import InputError
+from core.made import classifier, pictures
+from evenhand import Learner
+from evenhand.core.cloning import cloned
 
 X = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 Y = [0, 1, 2] * 4
@@ -68,132 +67,63 @@ def test_predictions_are_those_of_the_plain_module(layers):
             assert torch.allclose(learner.scores(X), learner.module()(X), atol=1e-5)
 
 
-class Viewed(nn.Module):
-    """Flattens in a way that forbids channels to come last."""
+class Between(nn.Module):
+    """Uses what comes between the layers of a Sequential."""
 
     def __init__(self):
         super().__init__()
-        self.conv, self.last = nn.Conv2d(3, 4, 3), nn.Linear(144, 3)
+        self.layers = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
 
     def forward(self, x):
-        return self.last(torch.relu(self.conv(x)).view(len(x), -1))
+        h = self.layers[0](x)
+        return h + self.layers[1](h)
 
 
-@pytest.mark.parametrize("options", [{"rows": 4}, {"keep": [0, 1, 2]}])
-def test_a_copy_from_before_the_first_batch_gets_the_layout_found_then(options):
-    learner = Learner(Viewed(), "er", memory=20, device="cpu", **options)
-    learner.boundary()
-    learner.observe(X, Y)
-    assert len(learner.predict(X)) == 12
+@pytest.mark.parametrize("own", [{}, {"track_running_stats": False}])
+def test_predictions_are_those_of_the_network_in_evaluation_mode(own):
+    class Backwards(nn.Sequential):
+        """One with a way of its own: neighbours do not follow each other."""
+
+        def forward(self, x):
+            return self[1](self[0](self[2](x)))
+
+    torch.manual_seed(0)
+    trunk = nn.Sequential(Backwards(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.BatchNorm2d(3)), classifier(**own))
+    odd = nn.Sequential(Backwards(nn.ReLU(), nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), Between(), trunk)
+    learner = Learner(odd, "er", memory=8, device="cpu")
+    for seed in range(4):
+        learner.observe(pictures(seed=seed), [0, 1, 2, 3])
+    still = copy.deepcopy(learner.network).eval()
+    with torch.no_grad():
+        [expected] = still(pictures(seed=9))
+    assert torch.allclose(learner.scores(pictures(seed=9)), expected, atol=1e-5)
 
 
-class Scaled(nn.Module):
-    """Keeps its scale as extra state."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.last, self.scale = nn.Linear(4, 8), nn.Linear(8, 2), 1.0
-
-    def forward(self, x):
-        if self.training:
-            self.scale = 0.5 * self.scale + 0.5 * float(x.abs().max())
-        return self.last(torch.relu(self.first(x / self.scale)))
-
-    def get_extra_state(self):
-        return {"scale": self.scale}
-
-    def set_extra_state(self, state):
-        self.scale = state["scale"]
+def test_a_hook_added_later_leaves_the_normalisation_in_place():
+    model = classifier()
+    learner = Learner(model, "aser", memory=6, replay=2, device="cpu", lr=0.01)
+    for _ in range(3):
+        learner.observe(5 * pictures(6), [0, 1, 2] * 2)
+    model[0].register_forward_hook(lambda *_: None)
+    learner.observe(5 * pictures(6), [0, 1, 2] * 2)
+    expected = learner.eval_copy().features(pictures(6))
+    assert torch.allclose(learner.folded_copy().features(pictures(6)), expected, atol=1e-5)
 
 
-def test_predictions_follow_extra_state_and_a_failed_step_restores_it(tmp_path, monkeypatch):
-    learner = Learner(Scaled(), "er", memory=20, replay=4, device="cpu", lr=0.01)
-    x = 50 * torch.rand(6, 4)
-    for _ in range(5):
-        learner.observe(x, [0, 1] * 3)
+def test_predicting_between_steps_copies_no_module(monkeypatch):
+    torch.manual_seed(0)
+    conv = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    learner = Learner(conv, "uer", memory=8, device="cpu", tests="ema")
+    x = torch.rand(6, 1, 4, 4)
+    for _ in range(3):
+        learner.predict(x) if learner.labels else None
+        learner.predict(x, test="ema") if learner.labels else None
+        learner.observe(x, [0, 1, 2] * 2)
+    made = []
+    monkeypatch.setattr("evenhand.core.copies.cloned", lambda *a: made.append(1) or cloned(*a))
+    monkeypatch.setattr("evenhand.core.kept.cloned", lambda *a: made.append(1) or cloned(*a))
+    for _ in range(3):
         learner.predict(x)
-    learner.save(tmp_path / "state")
-    loaded = Learner.load(tmp_path / "state", Scaled(), device="cpu")
-    assert torch.equal(loaded.scores(x), learner.scores(x))
-    scale = learner.network.trunk.scale
-
-    def failing(loss):
-        assert learner.network.trunk.scale != scale
-        raise RuntimeError("after the forward pass")
-
-    monkeypatch.setattr(learner, "descend", failing)
-    with pytest.raises(RuntimeError, match="after the forward pass"):
-        learner.observe(2 * x, [0, 1] * 3)
-    assert learner.network.trunk.scale == scale
-
-
-@pytest.mark.parametrize("method", ["er", "mir(candidates=20)", "gmed", "gss"])
-def test_thawed_layers_take_part_in_what_is_tried_out(method, tmp_path, same):
-    def model():
-        torch.manual_seed(0)
-        layers = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
-        layers[0].requires_grad_(False)
-        return layers
-
-    drawn = torch.Generator().manual_seed(0)
-    batches = [(torch.rand(6, 4, generator=drawn), [0, 1, 2] * 2) for _ in range(20)]
-    learner = Learner(model(), method, memory=30, replay=3, device="cpu")
-    for x, y in batches[:8]:
-        learner.observe(x, y)
-    learner.network.trunk.requires_grad_(True)
-    learner.save(tmp_path / "state")
-    loaded = Learner.load(tmp_path / "state", model(), device="cpu")
-    for x, y in batches[8:]:
-        learner.observe(x, y)
-        loaded.observe(x, y)
-    assert same(learner, loaded)
-
-
-@pytest.mark.parametrize("method", ["obc", "scr", "er_dvc"])
-def test_the_modules_of_a_method_are_on_the_device_of_the_network(method):
-    network = Learner(MLP((4,)), method, device="meta").network
-    assert {parameter.device.type for parameter in network.parameters()} == {"meta"}
-
-
-def test_a_file_is_not_loaded_into_a_network_with_another_scale(tmp_path):
-    learner = Learner(Network.of(MLP((4,)), gamma=30.0), memory=20, device="cpu")
-    learner.observe(torch.rand(4, 4), [0, 1, 0, 1])
-    learner.save(tmp_path / "state")
-    with pytest.raises(InputError, match="Build it as it was when it was saved"):
-        Learner.load(tmp_path / "state", Network.of(MLP((4,))), device="cpu")
-    loaded = Learner.load(tmp_path / "state", Network.of(MLP((4,)), gamma=30.0), device="cpu")
-    assert loaded.network.head.gamma == 30
-
-
-def test_a_file_decides_which_modules_learn(tmp_path, same):
-    def model():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(4, 8).requires_grad_(False), nn.BatchNorm1d(8), nn.Linear(8, 2))
-
-    x, y = torch.rand(6, 4), [0, 1] * 3
-    learner = Learner(model(), memory=20, replay=4, device="cpu")
-    learner.observe(x, y)
-    learner.save(tmp_path / "state")
-    loaded = Learner.load(tmp_path / "state", model().eval(), device="cpu")
-    for one in (learner, loaded):
-        one.observe(x, y)
-    assert same(learner, loaded)
-    assert loaded.network.still == []
-
-
-def test_a_copy_of_a_learner_shares_who_is_told_of_steps():
-    told = queue.Queue()
-    learner = Learner(MLP((4,)), memory=20, device="cpu", on_step=told.put)
-    learner.observe(torch.rand(4, 4), [0, 1, 0, 1])
-    copy.deepcopy(learner).observe(torch.rand(4, 4), [0, 1, 0, 1])
-    assert [told.get_nowait().steps, told.get_nowait().steps] == [1, 2]
-
-
-def test_an_attribute_called_recipe_means_nothing():
-    class Own(nn.Sequential):
-        recipe = "v1"
-
-    learner = Learner(Own(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), memory=20, device="cpu")
-    learner.observe(torch.rand(4, 4), [0, 1, 0, 1])
-    assert len(learner.predict(torch.rand(3, 4))) == 3
+        learner.predict(x, test="ema")
+        learner.observe(x, [0, 1, 2] * 2)
+    assert made == []

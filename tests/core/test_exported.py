@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from core.made import X, Y
 from evenhand import Learner, Network
 from evenhand.backbones import SmallCNN
 from evenhand.errors import InputError
@@ -76,3 +77,21 @@ def test_there_is_no_module_of_nothing():
         Learner(SmallCNN((1, 8, 8)), device="cpu").module()
     with pytest.raises(InputError, match="no test of this learner called 'ncm'"):
         trained().module(test="ncm")
+
+
+def test_an_exported_module_takes_what_predict_takes():
+    learner = trained()
+    with pytest.raises(InputError, match="must be uint8"):
+        learner.module()(bytes_().float() / 255)
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 3)
+
+        def forward(self, values):
+            return self.last(values)
+
+    learner = Learner(Named(), memory=20, device="cpu")
+    learner.observe({"values": X.double()}, Y)
+    torch.testing.assert_close(learner.module()(values=X.double()), learner.scores({"values": X}))

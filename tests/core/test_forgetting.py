@@ -1,5 +1,7 @@
 """The memory as a thing of its own: what is in it, erasing from it, filling it before the stream begins."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -183,3 +185,17 @@ def test_many_samples_are_remembered_in_pieces():
     assert max(sizes) <= forgetting.PIECE < 700
     assert sorted(learner.memory.label_counts()) == [0, 1]
     assert len(learner.memory) == 500
+
+
+@pytest.mark.parametrize("method", ["gss", "obc", "derpp", "aser", "scr", "gmed"])
+def test_remembering_needs_no_mode_and_no_method(method, same):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    disturbed, calm = (Learner(copy.deepcopy(model), method, memory=20, replay=4, device="cpu") for _ in range(2))
+    x = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    disturbed.network.eval()
+    for learner in (disturbed, calm):
+        learner.remember(x, [0, 1] * 3)
+        learner.remember(x, [0, 1] * 3)
+        learner.observe(x, [0, 1] * 3)
+    assert same(disturbed, calm)

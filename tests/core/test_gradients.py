@@ -1,9 +1,13 @@
+"""Gradients of batches and of single samples, and virtual steps on a copy of the network."""
+
 import copy
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from core.made import X, Y, small
 from evenhand import Batch
 from evenhand.core.batch import unit
 from evenhand.core.gradients import batch_gradient, sample_gradients, virtual_step
@@ -217,3 +221,29 @@ def test_the_trial_has_the_learning_rates_of_the_coming_step(learner, images):
             virtual_step(made, batch)
             changed = [not torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True)]
         assert [any(changed[:2]), any(changed[2:])] == moved
+
+
+class Recurrent(nn.Module):
+    """A GRU, which vmap cannot batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.classify = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.classify(self.gru(x)[0][:, -1])
+
+
+def test_gss_takes_the_gradients_of_a_gru_one_by_one():
+    learner = small("gss", Recurrent(), lr=0.01)
+    x = torch.rand(6, 5, 3, generator=torch.Generator().manual_seed(0))
+    for _ in range(3):
+        learner.observe(x, Y)
+    batch, mix = Batch(x, torch.tensor(Y)), Mix(dot=0.5, cos=0.5)
+    found = sample_gradients(learner, batch, mix)
+    assert torch.equal(found[2], batch_gradient(learner, batch[[2]], mix))
+    plain = small("gss", lr=0.01)
+    plain.observe(X, Y)
+    batch = Batch(X, torch.tensor(Y))
+    slow = torch.stack([batch_gradient(plain, batch[[row]], mix) for row in range(6)])
+    assert torch.allclose(sample_gradients(plain, batch, mix), slow, atol=1e-6)

@@ -1,14 +1,19 @@
-"""Which layer the head replaces, and what is left of the one that was there."""
+"""Which layer the head replaces, what is left of the one that was there, and which output has the logits."""
+
+from collections import namedtuple
+from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.made import small
 from evenhand import Learner, Network
 from evenhand.errors import InputError
 
 X = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
+Y = [0, 1] * 4
 
 
 class Two(nn.Module):
@@ -49,7 +54,7 @@ def test_a_model_that_does_not_end_in_the_replaced_layer_says_so(end):
     assert [name for name, _ in model.named_parameters()] == names  # the module is whole again
     if end == "unused":
         learner = Learner(model, head="classify", memory=8, device="cpu")
-        learner.observe(X, [0, 1] * 4)
+        learner.observe(X, Y)
         assert isinstance(model.last, nn.Linear)
 
 
@@ -68,7 +73,7 @@ def test_models_that_return_more_than_logits(end, tmp_path):
     plain = Learner(Two(), memory=8, device="cpu")
     for learner in (rich, plain):
         for _ in range(3):
-            learner.observe(X, [0, 1] * 4)
+            learner.observe(X, Y)
     assert torch.equal(rich.scores(X), plain.scores(X))
     rich.save(tmp_path / "rich")
     assert torch.equal(Learner.load(tmp_path / "rich", Two(end), device="cpu").scores(X), plain.scores(X))
@@ -155,13 +160,6 @@ def test_labels_that_do_not_name_the_rows(keep):
         Learner(nn.Sequential(nn.Linear(4, 2)), keep=keep, device="cpu")
 
 
-def test_a_module_that_belongs_to_a_learner_is_named_as_such():
-    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
-    Learner(model, device="cpu")
-    with pytest.raises(InputError, match="This Sequential already belongs to a learner"):
-        Learner(model, device="cpu")
-
-
 def test_a_head_that_is_not_there_names_those_there_are():
     with pytest.raises(InputError, match=r"There is no Linear in this Two called 'lst'\. Did you mean last"):
         Learner(Two(), head="lst", device="cpu")
@@ -170,3 +168,93 @@ def test_a_head_that_is_not_there_names_those_there_are():
 def test_a_layer_without_a_shape():
     with pytest.raises(InputError, match="have no shape yet. Call the module once"):
         Network.of(nn.Sequential(nn.Flatten(), nn.LazyLinear(3)))
+
+
+def test_a_layer_with_two_names_and_a_parametrized_one():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleDict({"main": nn.Linear(4, 2)})
+            self.fc = self.heads["main"]
+
+        def forward(self, x):
+            return self.heads["main"](x)
+
+    small(model=Twice()).observe(X, Y)
+    normed = nn.Sequential(nn.Linear(4, 8), nn.utils.parametrizations.weight_norm(nn.Linear(8, 2)))
+    small(model=normed).observe(X, Y)
+    small(model=nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Flatten()), head="1").observe(X, Y)
+
+
+class Ends(nn.Module):
+    """As wide at its end as before it."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.first, self.last, self.end = nn.Linear(4, 8), nn.Linear(8, 8), end
+
+    def forward(self, x):
+        return self.end(self.last(self.first(x)))
+
+
+@pytest.mark.parametrize("end", [lambda z: z.log_softmax(1), lambda z: z.sigmoid_(), lambda z: z.div_(2)])
+def test_a_refused_model_stays_refused(end):
+    learner = small(model=Ends(end))
+    for _ in range(2):
+        with pytest.raises(InputError, match="does not return what its layer 'last' passes on"):
+            learner.observe(X, Y)
+    kept = small(model=Ends(end), keep=list(range(8)))
+    for _ in range(2):
+        with pytest.raises(InputError, match="does not return what its layer 'last' passes on"):
+            kept.predict(X)
+
+
+Named = namedtuple("Named", ["hidden", "logits"])
+
+
+@dataclass
+class Output:
+    hidden: torch.Tensor
+    logits: torch.Tensor
+
+
+@pytest.mark.parametrize("wrap", [Named, Output])
+def test_outputs_with_names(wrap):
+    learner = small(model=Two(lambda model, h: wrap(h, model.last(h))), output="logits")
+    learner.observe(X, Y)
+    assert learner.scores(X).shape == (8, 2)
+
+
+def in_training(end):
+    """An end for `Two` in training; in evaluation it returns its logits alone."""
+    return lambda model, h: end(model, h) if model.training else model.last(h)
+
+
+def test_more_is_returned_in_training_than_in_evaluation():
+    learner = small(model=Two(in_training(lambda model, h: (model.last(h), h))))
+    learner.observe(X, Y)
+    learner.observe(X, Y)
+    assert len(learner.predict(X)) == 8
+
+
+def test_more_outputs_in_training():
+    small(model=Two(in_training(lambda model, h: (model.last(h), h.mean(1))))).observe(X, Y)
+    learner, state = small(model=Two(in_training(lambda model, h: (h * 2, model.last(h))))), torch.get_rng_state()
+    with pytest.raises(InputError, match="In training, Two returns something else before its logits"):
+        learner.observe(X, Y)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_an_output_that_is_not_the_heads():
+    def end(model, h):
+        return {"hidden": 2 * h, "logits": model.last(h)}
+
+    with pytest.raises(InputError, match="The output 'hidden' of Two is not what its layer 'last' passes on"):
+        small(model=Two(end), output="hidden").observe(X, Y)
+    small(model=Two(end), output="logits").observe(X, Y)
+
+
+@pytest.mark.parametrize("keep", [5, "cat", (label for label in "abc")])
+def test_what_to_keep_is_a_list(keep):
+    with pytest.raises(InputError, match="The labels to 'keep' must be a list"):
+        small(keep=keep)

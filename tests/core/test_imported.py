@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import types
 
 import pytest
 
@@ -190,3 +191,20 @@ def test_check_names_a_fault_once_with_its_place(mine, tmp_path, capsys, monkeyp
         "passed  predict needs a class",
         "exempt  cost as documented: it is not registered",
     ]
+
+
+def test_a_way_of_ones_own_by_module_and_function(monkeypatch):
+    module = types.ModuleType("mine_ways")
+
+    @registry.way
+    def flipped(method):
+        """Any method, tested by cosines."""
+        return method.but(scoring=method.scoring.__class__(method.scoring.learn, method.scoring.replay, "cos"))
+
+    module.flipped = flipped
+    monkeypatch.setitem(sys.modules, "mine_ways", module)
+    try:
+        learner = Learner(MLP((4,)), "uer+mine_ways:flipped", device="cpu")
+        assert learner.method.scoring.test == "cos"
+    finally:
+        registry._recipes.pop("flipped")

@@ -1,16 +1,13 @@
-"""Training and evaluation mode, frozen trunks, and modules that cannot be deep-copied."""
+"""Training and evaluation mode, and layers that are frozen or thawed."""
 
 import copy
-import threading
 
 import pytest
 import torch
 from torch import nn
 
+from core.made import X, Y, classifier, mlp, pictures, small
 from evenhand import Learner
-from evenhand.core.cloning import cloned, refresh
-
-X = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
 
 
 def pretrained():
@@ -55,95 +52,95 @@ def test_modes_set_outside_do_not_change_how_it_learns(same):
     assert same(disturbed, calm)
 
 
-class Stateful(nn.Module):
-    """Stores an activation with its graph, holds a lock, and a hook that is one of its methods."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
-        self.lock, self.calls, self.seen = threading.Lock(), [], None
-        self.first.register_forward_hook(self.note)
-
-    def note(self, module, inputs, output):
-        self.calls.append(len(output))
-
-    def forward(self, x):
-        with self.lock:
-            self.seen = torch.relu(self.first(x))
-            return self.last(self.seen)
+def test_a_model_in_evaluation_mode_is_trained_all_the_same():
+    learner = Learner(classifier().eval(), "er", memory=8, device="cpu")
+    before = learner.network.trunk[1].running_mean.clone()
+    learner.observe(pictures(), [0, 1, 2, 3])
+    assert all(module.training for module in learner.network.modules())
+    assert not torch.equal(learner.network.trunk[1].running_mean, before)
 
 
-def normed(function):
-    return lambda: nn.Sequential(function(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, 3))
+METHODS = ["er", "uer", "agem", "mir", "gss", "gmed", "obc", "er_dvc"]
 
 
-MODULES = {
-    "stateful": Stateful,
-    "weight_norm": normed(nn.utils.parametrizations.weight_norm),
-    "spectral_norm": normed(nn.utils.parametrizations.spectral_norm),
-    "old weight_norm": normed(torch.nn.utils.weight_norm),
-    "old spectral_norm": normed(torch.nn.utils.spectral_norm),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize("method", ["uer", "mir", "uer+ema"])
-def test_modules_that_cannot_be_deep_copied(name, method, tmp_path):
-    torch.manual_seed(0)
-    model = MODULES[name]()
+@pytest.mark.parametrize("method", METHODS)
+def test_a_frozen_layer_stays_as_it_is_and_the_others_learn(method):
+    model = classifier()
+    for parameter in model[0].parameters():
+        parameter.requires_grad_(False)
     learner = Learner(model, method, memory=8, replay=4, device="cpu")
-    for _ in range(5):
-        learner.observe(X, [0, 1, 2] * 2)
-        scores = learner.scores(X)
-    if method != "uer+ema":
-        with torch.no_grad():
-            model.eval()
-            expected = learner.network(X)[0]
-        assert torch.allclose(scores, expected, atol=1e-5)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for seed in range(6):
+        learner.observe(pictures(seed=seed), [0, 1, 2, 3])
+    moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert not {name for name in moved if name.startswith("0.")}
+    assert {"1.weight", "1.running_mean"} <= moved
+    assert learner.network.head.weight.shape == (4, 216)
+
+
+def test_a_trunk_thawed_after_creation_keeps_its_mode_when_loaded(tmp_path):
+    def build():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5)), nn.Linear(8, 2))
+        model[0].requires_grad_(False).eval()
+        return model
+
+    learner = small("er", build(), lr=0.01)
+    learner.observe(X, Y)
+    learner.network.trunk.requires_grad_(True)
     learner.save(tmp_path / "state")
-    back = Learner.load(tmp_path / "state", MODULES[name](), device="cpu")
-    assert torch.allclose(back.scores(X), scores, atol=1e-6)
+    loaded = Learner.load(tmp_path / "state", network=build())
+    assert loaded.network.still == learner.network.still == ["trunk.0", "trunk.0.0"]
+    assert loaded.observe(X, Y).learning == learner.observe(X, Y).learning
 
 
-def test_predicting_leaves_what_a_module_stores():
-    model = Stateful()
-    learner = Learner(model, "er", memory=8, device="cpu")
-    learner.observe(X, [0, 1, 2] * 2)
-    seen, calls = model.seen, list(model.calls)
-    learner.predict(X)
-    assert model.seen is seen
-    assert model.calls == calls
+def test_layers_that_were_thawed_stay_thawed(tmp_path):
+    def frozen():
+        model = mlp()
+        model[0].requires_grad_(False)
+        return model
+
+    learner = small(model=frozen())
+    learner.observe(X, Y)
+    learner.network.trunk[0].requires_grad_(True)
+    learner.save(tmp_path / "thawed")
+    back = Learner.load(tmp_path / "thawed", frozen(), device="cpu")
+    assert back.network.trunk[0].weight.requires_grad
 
 
-def test_predicting_between_steps_copies_no_module(monkeypatch):
-    torch.manual_seed(0)
-    conv = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
-    learner = Learner(conv, "uer", memory=8, device="cpu", tests="ema")
-    x = torch.rand(6, 1, 4, 4)
-    for _ in range(3):
-        learner.predict(x) if learner.labels else None
-        learner.predict(x, test="ema") if learner.labels else None
-        learner.observe(x, [0, 1, 2] * 2)
-    made = []
-    monkeypatch.setattr("evenhand.core.copies.cloned", lambda *a: made.append(1) or cloned(*a))
-    monkeypatch.setattr("evenhand.core.kept.cloned", lambda *a: made.append(1) or cloned(*a))
-    for _ in range(3):
-        learner.predict(x)
-        learner.predict(x, test="ema")
-        learner.observe(x, [0, 1, 2] * 2)
-    assert made == []
+@pytest.mark.parametrize("method", ["er", "mir(candidates=20)", "gmed", "gss"])
+def test_thawed_layers_take_part_in_what_is_tried_out(method, tmp_path, same):
+    def model():
+        torch.manual_seed(0)
+        layers = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+        layers[0].requires_grad_(False)
+        return layers
+
+    drawn = torch.Generator().manual_seed(0)
+    batches = [(torch.rand(6, 4, generator=drawn), [0, 1, 2] * 2) for _ in range(20)]
+    learner = Learner(model(), method, memory=30, replay=3, device="cpu")
+    for x, y in batches[:8]:
+        learner.observe(x, y)
+    learner.network.trunk.requires_grad_(True)
+    learner.save(tmp_path / "state")
+    loaded = Learner.load(tmp_path / "state", model(), device="cpu")
+    for x, y in batches[8:]:
+        learner.observe(x, y)
+        loaded.observe(x, y)
+    assert same(learner, loaded)
 
 
-def test_a_clone_has_tensors_of_its_own_and_ties_them_as_the_module_does():
-    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4))
-    module[1].weight = module[0].weight
-    copied = cloned(module)
-    assert copied[1].weight is copied[0].weight
-    assert copied[0].weight is not module[0].weight
-    with torch.no_grad():
-        module[0].weight.add_(1)
-    assert not torch.equal(copied[0].weight, module[0].weight)
-    assert refresh(copied, module)
-    assert torch.equal(copied[1].weight, module[1].weight)
-    assert not refresh(copied, nn.Linear(4, 4))
+def test_a_file_decides_which_modules_learn(tmp_path, same):
+    def model():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8).requires_grad_(False), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+    x, y = torch.rand(6, 4), [0, 1] * 3
+    learner = Learner(model(), memory=20, replay=4, device="cpu")
+    learner.observe(x, y)
+    learner.save(tmp_path / "state")
+    loaded = Learner.load(tmp_path / "state", model().eval(), device="cpu")
+    for one in (learner, loaded):
+        one.observe(x, y)
+    assert same(learner, loaded)
+    assert loaded.network.still == []

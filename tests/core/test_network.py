@@ -1,3 +1,5 @@
+"""The network: its trunk, head and neck, rows that arrive later, and what methods add."""
+
 import math
 
 import pytest
@@ -7,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from evenhand import Learner, Network
+from core.made import X, small
+from evenhand import Learner, Network, losses
 from evenhand.backbones import MLP
 from evenhand.core.network import DualLinear
 from evenhand.errors import InputError
@@ -130,3 +133,29 @@ def test_of_a_module_without_a_last_linear(module):
     )
     with pytest.raises(InputError, match=sentence):
         Network.of(module)
+
+
+def test_the_head_grows_while_someone_holds_a_graph():
+    learner = small("er")
+    learner.observe(X[:4], [0, 1, 2, 3])
+    held = learner.network.logits(learner.network.features(X[:4]))
+    learner.observe(X[:4], [0, 1, 2, "new"])
+    assert held.shape == (4, 4)
+    assert learner.scores(X[:4]).shape == (4, 5)
+
+
+def test_the_forms_of_a_dual_layer():
+    head, y = DualLinear(4, rows=3), torch.tensor([0, 1, 2] * 2)
+    with pytest.raises(InputError, match="The form of logits must be dot or cos"):
+        head(X, "dott")
+    h = torch.randn(2, 5, 4)
+    torch.testing.assert_close(head(h, "cos"), head(h.flatten(0, 1), "cos").unflatten(0, (2, 5)))
+    with pytest.raises(InputError, match="must be a DualLinear"):
+        losses.uer(nn.Linear(4, 3), (X, y))
+    assert torch.equal(losses.uer(head, (X, y.int())), losses.uer(head, (X, y)))
+
+
+@pytest.mark.parametrize("method", ["obc", "scr", "er_dvc"])
+def test_the_modules_of_a_method_are_on_the_device_of_the_network(method):
+    network = Learner(MLP((4,)), method, device="meta").network
+    assert {parameter.device.type for parameter in network.parameters()} == {"meta"}

@@ -181,3 +181,25 @@ def test_an_augmentation_that_changes_the_shape(augment):
 
 def test_a_backbone_serves_by_its_step():
     assert Learner(MLP((6,)), device="cpu").prequential.free
+
+
+@pytest.mark.parametrize("method", ["obc", "er", "uer"])
+def test_what_a_step_tells_beforehand_is_what_predict_says(method):
+    testing, asked = made(method=method), made(method=method)
+    for seed in range(8):
+        x = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed))
+        expected = asked.predict(x) if asked.labels else [None] * 6
+        asked.observe(x, [0, 1] * 3)
+        assert testing.observe(x, [0, 1] * 3, predict=True).predicted == expected
+
+
+def test_what_computes_otherwise_in_training_is_predicted_by_a_pass_of_its_own():
+    normed, hooked = plain(), plain()
+    nn.utils.spectral_norm(normed[0])
+    hooked[0].register_forward_hook(lambda module, _, output: output * (2 if module.training else 1))
+    [(x, y)] = series(1)
+    for learner in (made(lambda: normed), made(lambda: hooked)):
+        assert not learner.prequential.free
+        learner.observe(x, y)
+        expected = learner.predict(x)
+        assert learner.observe(x, y, predict=True).predicted == expected

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from core.made import mlp
 from evenhand import Learner
 from evenhand.backbones import MLP
 from evenhand.errors import InputError
@@ -178,3 +179,101 @@ def test_what_cannot_be_optimized_with(options, sentence):
     model = nn.Sequential(nn.Linear(4, 3))
     with pytest.raises(InputError, match=sentence):
         Learner(model, device="cpu", **options)
+
+
+def test_an_optimizer_must_take_the_head():
+    model = mlp()
+    with pytest.raises(InputError, match="must take all parameters that it is given"):
+        Learner(model, optimizer=lambda parameters: torch.optim.SGD(model.parameters(), 0.1), device="cpu")
+    Learner(model, device="cpu").observe(X, Y)  # the module is whole
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Rprop", "Adagrad", "NAdam", "ASGD"])
+def test_other_optimizers_of_torch_grow_with_the_head(name, tmp_path, same):
+    def factory(parameters):
+        return getattr(torch.optim, name)(parameters, lr=0.01)
+
+    learner = made(optimizer=factory)
+    learner.observe(X, Y)
+    learner.observe(X, [4, 5] * 2)
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", optimizer=factory, device="cpu")
+    for each in (learner, back):
+        each.observe(X, [6, 0] * 2)
+    assert same(learner, back)
+
+
+def test_an_optimizer_of_another_kind_is_refused(tmp_path):
+    learner = made(optimizer=lambda p: torch.optim.SGD(p, 0.1, momentum=0.9))
+    learner.observe(X, Y)
+    learner.save(tmp_path / "saved")
+    with pytest.raises(InputError, match=r"must be SGD, as when it was saved\. Got 'Adam' instead"):
+        Learner.load(tmp_path / "saved", optimizer=lambda p: torch.optim.Adam(p, 0.1), device="cpu")
+
+
+class Counting(torch.optim.SGD):
+    """Counts in its groups, and keeps Python numbers."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["k"] = group.get("k", 0) + 1
+            group["lr"] = 0.1 / group["k"]
+            for parameter in group["params"]:
+                self.state[parameter]["t"] = self.state[parameter].get("t", 1 / 3) * 1.1
+        return super().step(closure)
+
+
+def counting(parameters):
+    return Counting(parameters, 0.1)
+
+
+def test_an_optimizer_that_counts_in_its_groups(tmp_path, same):
+    learner, undisturbed = made(optimizer=counting), made(optimizer=counting)
+    for each in (learner, undisturbed):
+        each.observe(X, Y)
+    whole = learner.method
+    learner.method = whole.but(storage=lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        learner.observe(X, Y)
+    learner.method = whole
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", optimizer=counting, device="cpu")
+    for each in (learner, undisturbed, back):
+        each.observe(X, Y)
+        assert each.optimizer.param_groups[0]["k"] == 2
+        assert isinstance(each.optimizer.state[each.network.head.weight]["t"], float)
+    assert same(learner, undisturbed)
+    assert same(back, undisturbed)
+
+
+def test_what_an_optimizer_knows_must_fit_a_file(tmp_path):
+    class Odd(torch.optim.SGD):
+        def step(self, closure=None):
+            self.state[self.param_groups[0]["params"][0]]["seen"] = {1, 2}
+            return super().step(closure)
+
+    learner = made(optimizer=lambda parameters: Odd(parameters, 0.1))
+    learner.observe(X, Y)
+    learner.observe(X, Y)
+    with pytest.raises(InputError, match="optimizer/0/seen"):
+        learner.save(tmp_path / "state")
+
+
+def test_an_optimizer_whose_first_group_rests(tmp_path, same):
+    def factory(parameters):
+        groups = [{"params": parameters[:2], "lr": 0.0}, {"params": parameters[2:]}]
+        return torch.optim.SGD(groups, 0.1)
+
+    learner = made(optimizer=factory)
+    learner.observe(X, Y)
+    learner.save(tmp_path / "state")
+    assert same(Learner.load(tmp_path / "state", optimizer=factory, device="cpu"), learner)
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), None, "a", -1])
+def test_a_schedule_that_returns_no_factor(factor):
+    learner, fresh = made(schedule=lambda step: factor), made()
+    with pytest.raises(InputError, match="The schedule at step 1 must be"):
+        learner.observe(X, Y)
+    assert learner.labels == []
+    assert torch.equal(learner.network.trunk.layer.weight, fresh.network.trunk.layer.weight)

@@ -67,3 +67,13 @@ def test_columns_of_several_types():
         learner.observe(mixed.assign(c=pd.array([1.0, None, 2.0], dtype="Float64")), [0, 1, 0])
     with pytest.raises(InputError, match="Samples must be numbers"):
         learner.observe(plain.assign(b=list("xyz")), [0, 1, 0])
+
+
+def test_a_row_of_a_frame_is_no_batch():
+    import pandas as pd
+
+    frame = pd.DataFrame(ROWS).astype("Float64")
+    learner = Learner(nn.Linear(3, 2), "er", memory=6, device="cpu")
+    learner.observe(frame, [0, 1, 0])
+    with pytest.raises(InputError, match="A batch must hold at least one sample"):
+        learner.predict(frame.iloc[0])

@@ -1,11 +1,13 @@
-"""Precision: the trunk in bfloat16, everything that is kept in float32."""
+"""Precision: the trunk in bfloat16, everything that is kept in float32, whatever surrounds the learner."""
 
 import warnings
 
 import pytest
 import torch
 
+from core.made import X, Y, classifier, mlp, pictures, small
 from evenhand import Learner, errors
+from evenhand.backbones import MLP
 from evenhand.core import precision
 from evenhand.core.precision import chosen
 from evenhand.core.settings import Conditions
@@ -108,3 +110,55 @@ def test_a_run_says_that_bf16_will_be_slow(native, tmp_path):
         warnings.simplefilter("error")
         run(SPEC, tmp_path, conditions=Conditions(precision="bf16"), report=notes.append)
     assert Note(SPEC.key, "This hardware emulates bf16: it will be slower than fp32.") in notes
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.filterwarnings("ignore:This hardware emulates bf16")
+def test_an_autocast_around_the_loop_changes_nothing(precision, same):
+    around, plain = small(precision=precision), small(precision=precision)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(4):
+            around.observe(X, Y)
+        assert around.scores(X).dtype == torch.float32
+        inside = around.scores(X)
+    for _ in range(4):
+        plain.observe(X, Y)
+    assert same(around, plain)
+    assert torch.equal(inside, plain.scores(X))
+
+
+def test_another_default_type(tmp_path, same):
+    model = mlp()
+    torch.set_default_dtype(torch.float64)
+    try:
+        learner = small(model=model)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert learner.network.head.weight.dtype == torch.float32
+    learner.observe(X, Y)
+    learner.save(tmp_path / "state")
+    assert same(Learner.load(tmp_path / "state", mlp(), device="cpu"), learner)
+
+
+@pytest.mark.parametrize("method", ["scr", "er_dvc", "er+ncm"])
+def test_what_methods_add_is_float32_whatever_the_default(method):
+    torch.set_default_dtype(torch.float64)
+    try:
+        learner = Learner(classifier().float(), method, memory=8, replay=2, device="cpu")
+        for _ in range(2):
+            learner.observe(pictures(6).float(), [0, 1, 2] * 2)
+        assert len(learner.predict(pictures(2).float())) == 2
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_backbone_is_rebuilt_in_float32(tmp_path):
+    learner = small(model=MLP((4,)))
+    learner.observe(X, Y)
+    learner.save(tmp_path / "saved")
+    torch.set_default_dtype(torch.float64)
+    try:
+        back = Learner.load(tmp_path / "saved", device="cpu")
+        assert torch.equal(back.scores(X), learner.scores(X))
+    finally:
+        torch.set_default_dtype(torch.float32)

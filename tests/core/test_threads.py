@@ -1,5 +1,6 @@
 """Many threads at one learner: they learn in turns, and predict by the last complete step."""
 
+import copy
 import sys
 import threading
 import time
@@ -197,19 +198,6 @@ def test_saving_beside_learning_saves_a_complete_step(tmp_path):
         assert back.network.rows == len(back.labels)
 
 
-def test_a_step_within_no_grad_or_inference_mode(same):
-    one, two, three = small(), small(), small()
-    one.observe(X[:10], Y[:10])
-    with torch.no_grad():
-        two.observe(X[:10], Y[:10])
-    with torch.inference_mode():
-        three.observe(X[:10].clone(), Y[:10])
-    for learner in (one, two, three):
-        learner.observe(X[10:20], Y[10:20])
-    assert same(one, two)
-    assert same(one, three)
-
-
 def test_counts_are_right_while_another_thread_forgets():
     learner = Learner(nn.Linear(6, 2), "er", memory=300, device="cpu")
     learner.observe(X[:4], ["gone"] * 4)
@@ -234,3 +222,34 @@ def test_counts_are_right_while_another_thread_forgets():
         sys.setswitchinterval(before)
     assert seen
     assert not any(seen)
+
+
+def test_a_copy_made_while_another_thread_learns_is_of_a_complete_step(same):
+    models = Slow(), Slow()
+    models[1].load_state_dict(models[0].state_dict())
+    learner, twin = (Learner(model, "uer", memory=20, replay=4, device="cpu") for model in models)
+    for each in (learner, twin):
+        each.observe(X[:6], Y[:6])
+    models[0].go.clear()
+    models[0].within.clear()
+    step = threading.Thread(target=learner.observe, args=(X[6:12], Y[6:12]))
+    step.start()
+    assert models[0].within.wait(30)
+    threading.Timer(0.1, models[0].go.set).start()
+    copied = copy.deepcopy(learner)
+    step.join()
+    twin.observe(X[6:12], Y[6:12])
+    assert same(copied, twin)
+
+
+def test_a_slow_prediction_leaves_nothing_that_grows():
+    learner = small()
+    learner.observe(X[:6], Y[:6])
+    with learner.snapshots.asked(learner):
+        learner.observe(X[:6], Y[:6])
+        learner.observe(X[:6], Y[:6])
+    for _ in range(100):
+        learner.observe(X[:6], Y[:6])
+    watching = [snapshot.memory for snapshot in learner.snapshots.pool if snapshot.memory is not None]
+    assert len(watching) == 1
+    assert len(watching[0].replaced) < 10

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from core.made import X, Y, small
 from evenhand import errors, resolve
 from evenhand.core import registry
 from evenhand.core.ways import Ways, pieces
+from evenhand.errors import InputError
 
 METHODS = [name for name, recipe in registry.recipes().items() if not recipe.way]
 WAYS = ["dot", "cos", "ema", "ncm", "ema+ncm", "cos+ema(decay=0.5)"]
@@ -99,3 +101,16 @@ def test_larger_images_are_tested_in_smaller_batches(shape, largest):
     parts = pieces(samples)
     assert {len(part) for part in parts[:-1]} == {largest}
     assert torch.equal(torch.cat([part.flatten(1)[:, 0] for part in parts]), torch.arange(300))
+
+
+def test_tests_are_asked_for_in_any_spelling():
+    learner = small(tests="ncm+ema(decay=0.998)")
+    learner.observe(X, Y)
+    expected = learner.scores(X, test="ema+ncm")
+    for spelling in ("ncm+ema", "ema(decay=0.998, by_row=True)+ncm", "ncm + ema"):
+        assert torch.equal(learner.scores(X, test=spelling), expected)
+    for wrong in ("ema", "cos", "nothing", ["ema"]):
+        with pytest.raises(InputError):
+            learner.predict(X, test=wrong)
+    with pytest.raises(InputError, match="This learner has no test 'ema'. Name it when making one"):
+        small().scores(X, test="ema")

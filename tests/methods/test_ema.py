@@ -1,11 +1,12 @@
-"""Averaged weights: the recursion, growth, frozen layers and extra modules."""
+"""Averaged weights: the recursion, growth, frozen layers, buffers and extra modules."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from evenhand import Learner, errors, resolve
+from core.made import X, Y, small
+from evenhand import Learner, Network, errors, resolve
 from evenhand.methods.ema import Averaged
 
 EMA = Averaged(0.998, by_row=True)
@@ -217,3 +218,44 @@ def test_the_average_follows_counts_queues_and_replaced_data():
     assert average[0].count == model[0].count == 4 + 3 * 6
     assert torch.equal(average[0].queue, model[0].queue)
     assert torch.equal(average[1].weight, model[1].weight)
+
+
+def test_an_average_follows_buffers_that_are_assigned_anew():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            if self.training:
+                self.count = self.count + 1
+            return self.last(x)
+
+    learner = small("uer+ema", model=Counting())
+    for _ in range(30):
+        learner.observe(X, Y)
+    average = learner.method.weights(learner)
+    assert 15 < average.trunk.count.item() < 30
+
+
+class Fourier(nn.Module):
+    """Complex parameters."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.filter, self.last = nn.Parameter(torch.randn(3, dtype=torch.cfloat)), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.fft.irfft(torch.fft.rfft(x) * self.filter, n=4))
+
+
+def test_complex_parameters_are_averaged():
+    learner = small("er+ema(decay=0.5, by_row=False)", Fourier())
+    for _ in range(20):
+        learner.observe(X, Y)
+    [average] = [value for value in learner.kept.values() if isinstance(value, Network)]
+    live = learner.network.trunk.filter
+    before, now = (average.trunk.filter - live).abs().max(), live.abs().max()
+    assert 0 < before < 0.01 * now
