@@ -73,7 +73,7 @@ def test_a_learner_is_saved_in_one_precision_and_loaded_in_any(native, train, tm
         for one in (made, *loaded):
             one.observe(x, y)
     assert same(made, loaded[0])
-    assert not same(made, loaded[1])
+    assert not same(made, loaded[1], but=["settings"])
 
 
 def test_an_unknown_precision_is_refused(learner):

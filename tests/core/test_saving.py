@@ -132,12 +132,20 @@ def test_the_scale_of_the_cosine_is_saved(tmp_path):
     assert torch.equal(Learner.load(tmp_path / "state", device="cpu").scores(X), learner.scores(X))
 
 
-def test_tied_weights_are_saved(tmp_path):
-    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3))
-    module[1].weight = module[0].weight
-    learner = Learner(module, device="cpu")
+def test_tied_weights_are_saved(tmp_path, same):
+    def tied():
+        module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3))
+        module[1].weight = module[0].weight
+        return module
+
+    learner = small(model=tied())
     learner.observe(X, Y)
     learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", tied(), device="cpu")
+    for each in (learner, back):
+        each.observe(X, Y)
+    assert back.network.trunk[1].weight is back.network.trunk[0].weight
+    assert same(learner, back)
 
 
 def test_options_that_a_file_has_already(tmp_path):

@@ -15,7 +15,7 @@ from evenhand.backbones import MLP
 @pytest.mark.parametrize("augment", ["none", "scr"])
 def test_a_seed_fixes_every_bit(method, augment, train, same):
     assert same(train(method, augment=augment), train(method, augment=augment))
-    assert not same(train(method, augment=augment), train(method, augment=augment, seed=1))
+    assert not same(train(method, augment=augment), train(method, augment=augment, seed=1), but=["settings"])
 
 
 def test_methods_with_one_seed_stay_paired(train):
