@@ -10,7 +10,7 @@ from pathlib import Path
 
 from standings import BASELINE, CONTENDER, PERCENT
 
-from evenhand import files, metrics
+from evenhand import errors, files, metrics
 from evenhand.core import registry
 from evenhand.core.method import Weights
 from evenhand.experiment.estimate import Estimate, Group, Metric, difference, grouped, percent
@@ -159,8 +159,12 @@ class Tests:
 
 
 def results_in(root: Path) -> list[Result]:
-    """The finished runs in a folder."""
-    return [entry.result for entry in inventory(root, with_results=True) if entry.result]
+    """The finished runs in a folder; raises if one is damaged, as the page would lack it without a word."""
+    entries = inventory(root, with_results=True)
+    for entry in entries:
+        if entry.state == "damaged":
+            raise errors.RunError(entry.message)
+    return [entry.result for entry in entries if entry.result]
 
 
 def averaged(results: Sequence[Result]) -> list[Result]:

@@ -18,6 +18,7 @@ from evenhand import errors, files
 from evenhand.core import registry
 from evenhand.experiment import grid
 from evenhand.experiment.result import Result
+from evenhand.experiment.trainings import Archive
 from evenhand.paper import Rendering, all_items, drawing, load_item, select
 from evenhand.paper.comparison import ComparedRow
 from evenhand.paper.definitions import STRICT, duration
@@ -101,14 +102,26 @@ def parse_findings(content: dict[str, Any]) -> Findings:
 
 def renderings(records: Path) -> list[Rendering]:
     """Render all items from the records in a folder."""
-    return [Rendering(item, item.results([records]), item.steps([records])) for item in all_items()]
+    archive = Archive([records])
+    items = [Rendering(item, item.results(archive), item.steps([records])) for item in all_items()]
+    _refuse_damage(archive)
+    return items
 
 
 def averaged(records: Path) -> list[Result]:
     """The runs of UER in Table 2, tested with averaged weights."""
     item = select(load_item("table2"), methods=[CONTENDER])
     specs = tuple(spec.model_copy(update={"method": AVERAGED}) for spec in item.specs)
-    return item.model_copy(update={"specs": specs}).results([records])
+    archive = Archive([records])
+    results = item.model_copy(update={"specs": specs}).results(archive)
+    _refuse_damage(archive)
+    return results
+
+
+def _refuse_damage(archive: Archive) -> None:
+    """Raise for a damaged run: a page without it would say that it has not been run."""
+    for problem in archive.damaged.values():
+        raise errors.RunError(problem)
 
 
 def write(page: Path, records: Path, findings: Findings) -> list[Rendering]:

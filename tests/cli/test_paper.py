@@ -248,15 +248,46 @@ def _without(*keys):
     ],
 )
 def test_a_record_that_is_not_whole_is_one_sentence(capsys, tmp_path, damage):
-    specs = load_item("stages").specs[:1]
-    metrics = write(tmp_path / "records", specs[0]) / "metrics.jsonl"
+    one, _ = (write(tmp_path / "records", spec) for spec in load_item("stages").specs[:2])
+    metrics = one / "metrics.jsonl"
     assert call(capsys, "stages", "--no-run", "--records", "records")[0] == 0
     lines = damage([json.loads(line) for line in metrics.read_text().splitlines()])
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, out, err = call(capsys, "stages", "--no-run", "--records", "records")
-    assert (code, out) == (2, "")
+    assert code == 1
+    assert "1 of " in out
     assert "damaged" in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_damaged_run_is_named_and_neither_run_again_nor_in_the_way_of_the_others(capsys, own, tmp_path):
+    options = ("--root", "runs", "--engine", "inline", "--threads", 1, "--seeds", 1, "--json")
+    assert call(capsys, own, *options)[0] == 0
+    [status] = (tmp_path / "runs").glob("er-*/status.json")
+    status.write_text(status.read_text()[:30])
+    code, out, err = call(capsys, own, *options, "--methods", "er,uer")
+    document, rows = rows_of(out)
+    problem = f"{status.relative_to(tmp_path)} is damaged: it is not valid JSON. Remove its folder to restart the run."
+    assert (code, err, document["problems"]) == (1, f"{problem}\n", [problem])
+    assert (rows["ER", "accuracy"]["seeds"], rows["Ours", "accuracy"]["seeds"]) == ([], [0])
+    assert len(status.read_text()) == 30
+
+    code, out, err = call(capsys, own, "--root", "other", "--records", "runs", *options[2:])
+    assert (code, (tmp_path / "other").exists()) == (1, False)
+    assert err == f"{problem}\n"
+
+
+def test_the_list_of_items_names_what_is_damaged(capsys, tmp_path):
+    spec = next(spec for spec in load_item("scale").specs if spec.method == "uer")
+    (write(tmp_path / "records", spec) / "metrics.jsonl").write_text("{")
+    (tmp_path / "records" / "table3.json").write_text("{")
+    code, out, err = call(capsys, "--records", "records", "--json")
+    items = {row["item"]: row for row in json.loads(out)["items"]}
+    assert (code, items["scale"]["done"], items["table3"]["done"]) == (0, 0, 0)
+    assert set(err.splitlines()) == {
+        f"Skipped: records/{spec.key}/metrics.jsonl is damaged. Remove its folder to restart the run.",
+        "Skipped: records/table3.json is damaged: it is not valid JSON. Remove it to measure again.",
+    }
 
 
 def test_a_record_of_another_run_does_not_count_as_this_one(capsys, tmp_path):
@@ -264,7 +295,8 @@ def test_a_record_of_another_run_does_not_count_as_this_one(capsys, tmp_path):
     for path in one.iterdir():
         (two / path.name).write_bytes(path.read_bytes())
     code, out, err = call(capsys, "scale", "--no-run", "--records", "records")
-    assert (code, out) == (2, "")
+    assert code == 1
+    assert "1 of " in out
     assert "spec.json belongs to another run" in err
 
 

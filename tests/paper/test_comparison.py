@@ -79,11 +79,11 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
     item = select(load_item("table1"), seeds=1)
     trained = ["er", "lucir", "scored(replay='cos')", "uer_a"]
     assert [spec.method for spec in item.runs] == trained
-    assert item.missing([tmp_path]) == item.runs
+    assert item.missing(Archive([tmp_path])) == item.runs
     for place, spec in enumerate(item.runs, 1):
         write(tmp_path, spec, 0.01 * place, 0.02 * place, otherwise=[0.1 * place, 0.2 * place])
-    assert item.missing([tmp_path]) == []
-    found = item.results([tmp_path])
+    assert item.missing(Archive([tmp_path])) == []
+    found = item.results(Archive([tmp_path]))
     assert [one.spec for one in found] == list(item.specs)
     ends = {one.spec.method: one.accuracy[-1] for one in found}
     assert [ends[method] for method in trained] == [[0.01 * place, 0.02 * place] for place in range(1, 5)]
@@ -96,24 +96,24 @@ def test_rows_of_table_1_that_train_alike_share_a_run(tmp_path):
 
 def test_a_row_of_table_1_alone_takes_the_run_of_the_one_that_trains_alike(tmp_path):
     alone = select(load_item("table1"), seeds=1, methods=["scored(test='cos')"])
-    [made] = alone.missing([tmp_path])
+    [made] = alone.missing(Archive([tmp_path]))
     assert made.method == "scored(test='cos')"
-    assert alone.results([tmp_path]) == []
+    assert alone.results(Archive([tmp_path])) == []
     write(tmp_path, spec_of("er", **STAGES), 0.1, 0.2, otherwise=[0.3, 0.4])
-    assert alone.missing([tmp_path]) == []
-    [found] = alone.results([tmp_path])
+    assert alone.missing(Archive([tmp_path])) == []
+    [found] = alone.results(Archive([tmp_path]))
     assert (found.spec, found.accuracy[-1]) == (alone.specs[0], [0.3, 0.4])
 
 
 def test_further_tests_are_rows_of_the_same_runs(tmp_path):
     item = with_tests(select(load_item("table2"), 1, ["cifar100"], [1000], ["er", "uer"]), "ema, ema+ncm")
-    assert [(run.method, run.tests) for run in item.missing([tmp_path])] == [
+    assert [(run.method, run.tests) for run in item.missing(Archive([tmp_path]))] == [
         ("er", "ema, ema+ncm"),
         ("uer", "ema, ema+ncm"),
     ]
     [plain, *_] = item.specs
     write(tmp_path, plain, 0.1, 0.2)
-    rendering = Rendering(item, item.results([tmp_path]))
+    rendering = Rendering(item, item.results(Archive([tmp_path])))
     assert [(row.name, row.ours is None) for row in rendering.rows] == [
         ("ER", False), ("ER + EMA", True), ("ER + EMA + NCM", True),
         ("UER", True), ("UER + EMA", True), ("UER + EMA + NCM", True),

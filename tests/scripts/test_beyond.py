@@ -5,6 +5,7 @@ import json
 import beyond
 import pytest
 
+from evenhand import errors
 from evenhand.core import registry
 from evenhand.core.sizes import Sizes
 from paper.made import spec_of, write
@@ -54,6 +55,13 @@ def page(tmp_path):
     beyond.write(tmp_path / "page.md", tmp_path)
     [found] = [one for one in beyond.results_in(tmp_path / "search") if one.spec == searched]
     return (tmp_path / "page.md").read_text(), beyond.decays(found), (tmp_path / "page/decay.svg").read_text()
+
+
+def test_no_page_is_made_without_a_damaged_run(tmp_path):
+    (write(tmp_path, spec_of("er")) / "metrics.jsonl").write_text("{")
+    write(tmp_path, spec_of("uer"))
+    with pytest.raises(errors.RunError, match="metrics.jsonl is damaged"):
+        beyond.results_in(tmp_path)
 
 
 def test_both_tests_are_from_the_same_trainings(page):

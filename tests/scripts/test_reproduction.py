@@ -12,6 +12,7 @@ from standings import gains, rows_above_best, standings
 
 from evenhand import errors
 from evenhand.experiment import grid
+from evenhand.experiment.spec import Spec
 from evenhand.paper import Rendering, load_item, records, select
 from paper.made import result, spec_of, write
 
@@ -139,6 +140,15 @@ def test_the_same_records_give_the_same_bytes(folder, tmp_path):
     assert len(one) > 3
     for a, b in zip(one, two, strict=True):
         assert a.read_text().replace("/a/", "/b/") == b.read_text()
+
+
+def test_no_page_is_made_without_a_damaged_run(folder):
+    (next(folder.glob("er-*")) / "metrics.jsonl").write_text("{")
+    with pytest.raises(errors.RunError, match="metrics.jsonl is damaged"):
+        reproduction.renderings(folder)
+    tested = write(folder, Spec.make(method="uer", data="cifar100", tests="ema"))
+    with pytest.raises(errors.RunError, match=f"{tested.name} are damaged"):  # it lacks the numbers of its test
+        reproduction.averaged(folder)
 
 
 def test_findings_stand_below_their_rows(folder):

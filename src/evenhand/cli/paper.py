@@ -12,7 +12,7 @@ from rich.table import Table
 from evenhand.cli.options import EXECUTION, Anyway, DataDir, Execution, Flag, Json, print_json
 from evenhand.cli.prepare import comma_separated, load_dataset, use_data_dir
 from evenhand.cli.tables import print_line, stdout
-from evenhand.errors import EvenhandError, InputError
+from evenhand.errors import EvenhandError, InputError, RunError
 
 if TYPE_CHECKING:
     from evenhand.experiment.spec import Spec
@@ -80,7 +80,8 @@ def paper(
 ) -> int:
     """Reproduce a table or figure of the paper, next to the published numbers.
 
-    Finished runs are reused, interrupted ones resumed, missing ones started. Without an item, list them all.
+    Finished runs are reused, interrupted ones resumed, missing ones started; damaged ones are named and left alone.
+    Without an item, list them all.
 
     Parameters
     ----------
@@ -96,6 +97,7 @@ def paper(
         Directory for ITEM.html, .md, .tex, .csv, .png and .svg.
     """
     from evenhand import files
+    from evenhand.experiment.trainings import Archive
     from evenhand.paper import load_item
 
     if records is not None and not records.is_dir():
@@ -116,7 +118,12 @@ def paper(
         files.make_folder(output)  # before anything runs
     folders = _folders(chosen, root, records)
     use_data_dir(data_dir)
-    problems, stopped = ([], False) if no_run else _run(chosen, folders, execution, anyway)
+    archive = Archive(folders)
+    missing = [run for run in chosen.missing(archive) if run not in archive.damaged]
+    problems, stopped = list(archive.damaged.values()), False
+    if not no_run:
+        failed, stopped = _run(chosen, missing, folders[-1], execution, anyway)
+        problems += failed
     problems += _show(chosen, folders, problems, output, json)
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -140,12 +147,20 @@ def _folders(item: "Item", root: Path | None, records: Path | None) -> list[Path
 
 def _list(root: Path | None, records: Path | None, json: bool) -> int:
     """Print all items: how many of their runs are done, and how long the others would take."""
+    from evenhand.experiment.trainings import Archive
     from evenhand.paper import all_items
     from evenhand.paper.definitions import duration
 
     rows: list[dict[str, Any]] = []
+    problems: list[str] = []
     for item in all_items():
-        runs, left = item.runs, item.missing(_folders(item, root, records))
+        archive = Archive(_folders(item, root, records))
+        try:
+            runs, left = item.runs, item.missing(archive)
+        except RunError as error:  # the record of its steps
+            runs, left = [], item.settings()
+            problems.append(str(error))
+        problems += archive.damaged.values()
         rows.append(
             {
                 "item": item.slug,
@@ -156,6 +171,8 @@ def _list(root: Path | None, records: Path | None, json: bool) -> int:
                 "hardware": item.time.hardware,
             }
         )
+    for problem in dict.fromkeys(problems):
+        print(f"Skipped: {problem}", file=sys.stderr)
     if json:
         print_json({"schema": 1, "items": rows})
         return 0
@@ -174,20 +191,21 @@ def _list(root: Path | None, records: Path | None, json: bool) -> int:
 # One item -------------------------------------------------------------------------------------------------------------
 
 
-def _run(item: "Item", folders: Sequence[Path], execution: Execution, anyway: bool) -> tuple[list[str], bool]:
+def _run(
+    item: "Item", missing: "Sequence[Spec]", root: Path, execution: Execution, anyway: bool
+) -> tuple[list[str], bool]:
     """Run what is missing; return the problems, and whether the user stopped it."""
     from evenhand.experiment.engine.queue import Failure
     from evenhand.paper.records import measure_steps
 
-    missing = item.missing(folders)
     if item.source == "bench":
         if missing:
-            measure_steps([spec.method for spec in missing], folders[-1], execution.threads)
+            measure_steps([spec.method for spec in missing], root, execution.threads)
         return [], False
     specs, problems = _with_data(missing)
     if not specs:
         return problems, False
-    outcomes = execution.run(specs, folders[-1], anyway=anyway, patient=True)
+    outcomes = execution.run(specs, root, anyway=anyway, patient=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     problems += [f"{failure.spec.key}: {failure.message}" for failure in failures if failure.cause != "stopped"]
     return problems, any(failure.cause == "stopped" for failure in failures)
@@ -206,9 +224,10 @@ def _with_data(specs: "Sequence[Spec]") -> "tuple[list[Spec], list[str]]":
 
 def _show(item: "Item", folders: Sequence[Path], problems: Sequence[str], output: Path | None, json: bool) -> list[str]:
     """Print and write an item; return what could not be written."""
+    from evenhand.experiment.trainings import Archive
     from evenhand.paper import Rendering
 
-    rendering = Rendering(item, item.results(folders), item.steps(folders))
+    rendering = Rendering(item, item.results(Archive(folders)), item.steps(folders))
     written, unwritten = rendering.write(output) if output else ([], "")
     more = [unwritten] if unwritten else []
     if json:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +16,41 @@ from evenhand.experiment.spec import Spec
 
 
 class Archive:
-    """The finished runs in some folders, looked up by what they can answer."""
+    """The finished runs in some folders, looked up by what they can answer.
+
+    A damaged run answers nothing; `damaged` tells what is wrong with those for which no other run answered.
+    """
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = roots
+        self.roots = roots
+        self.damaged: dict[Spec, str] = {}
         self._specs: dict[Path, Spec | None] = {}
 
     @cached_property
     def _folders(self) -> list[Path]:
-        return [path for root in self._roots if root.is_dir() for path in sorted(root.iterdir())]
+        return [path for root in self.roots if root.is_dir() for path in sorted(root.iterdir())]
 
     def find(self, spec: Spec) -> Result | None:
-        """The result of a finished run whose tests include those of a spec; its own run comes first.
-
-        Raises if its own run is damaged; damage in others is ignored.
-        """
-        key, stream = spec.key, spec.stream
-        for root in self._roots:
-            if (root / key).is_dir() and (result := Folder(root, spec).result()):
-                return result
-        for path in self._folders:
-            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
-                with suppress(errors.RunError):
-                    if result := Folder(path.parent, donor).result():
-                        return result
+        """The result of a finished run whose tests include those of a spec; its own run comes first."""
+        own = (Folder(root, spec) for root in self.roots if (root / spec.key).is_dir())
+        others = (
+            Folder(path.parent, donor)
+            for path in self._folders
+            if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec)
+        )
+        damaged: dict[Spec, str] = {}
+        for folder in chain(own, others):
+            try:
+                if result := folder.result():
+                    return result
+            except errors.RunError as error:
+                damaged[folder.spec] = str(error)
+        self.damaged |= damaged
         return None
 
     def begun(self, spec: Spec) -> Spec | None:
         """The spec of an interrupted or running run whose tests include those of a spec; its own run comes first."""
-        own = [root / spec.key for root in self._roots]
+        own = [root / spec.key for root in self.roots]
         for path in (*own, *self._folders):
             if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
                 with suppress(errors.RunError):

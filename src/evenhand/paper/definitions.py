@@ -135,26 +135,24 @@ class Item(BaseModel):
         """How long all its runs take on the stated hardware."""
         return self.time.hours(self.runs or self.specs)
 
-    def results(self, folders: Sequence[Path]) -> list[Result]:
+    def results(self, archive: Archive) -> list[Result]:
         """Load its finished runs from the first folder that has them."""
         if self.source == "bench":
             return []
-        archive = Archive(folders)
         return [result.tested_as(spec) for spec in self.specs if (result := archive.find(spec))]
 
     def steps(self, folders: Sequence[Path]) -> records.Steps:
         """Load its measured steps; count the operations of those without a record."""
         if self.source == "runs":
             return {}
-        unmeasured = [spec.method for spec in self.missing(folders)]
+        unmeasured = [spec.method for spec in self.missing(Archive(folders))]
         return records.counted_steps(unmeasured) | records.recorded_steps(folders)
 
-    def missing(self, folders: Sequence[Path]) -> list[Spec]:
-        """The runs, or steps, without a record in these folders."""
+    def missing(self, archive: Archive) -> list[Spec]:
+        """The runs, or steps, without an intact record."""
         if self.source == "runs":
-            archive = Archive(folders)
             return [together(group) for group in alike(spec for spec in self.specs if not archive.find(spec))]
-        recorded = records.recorded_steps(folders)
+        recorded = records.recorded_steps(archive.roots)
         return [spec for spec in self.settings() if spec.method not in recorded]
 
 
