@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,10 @@ def test_what_to_do_about_a_damaged_file_is_for_whoever_reads_it(tmp_path, more,
     with pytest.raises(RunError) as problem:
         files.read_json(path, **more)
     assert str(problem.value) == f"{path} is damaged: it is not valid JSON.{then}"
+
+
+def test_what_is_not_a_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RunError, match=r"pipe cannot be written: it is not a regular file\.$"):
+        files.write(tmp_path / "pipe", b"x")
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]

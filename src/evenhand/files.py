@@ -29,6 +29,8 @@ def write(path: Path, content: bytes, keep: Path | None = None) -> None:
         raise errors.RunError(f"{path} cannot be written: it is a folder.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # such as /dev/null, which root could replace
+            raise errors.RunError(f"{path} cannot be written: it is not a regular file.")
         _sync(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, content)
         if keep is not None and path.exists():
             path.replace(keep)

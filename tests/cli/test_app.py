@@ -1,7 +1,9 @@
 import json
+import os
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -329,3 +331,20 @@ def test_output_into_a_closed_pipe_ends_without_a_word(arguments):
     program = f"{closed} app.main({arguments})"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs a disk that is always full")
+@pytest.mark.parametrize("arguments", [["methods"], ["methods", "--json"], ["--help"]])
+def test_output_onto_a_full_disk_is_one_sentence(arguments):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "evenhand", *arguments]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "The output cannot be used: No space left on device.\n")
+
+
+def test_a_terminal_that_cannot_show_a_sign_shows_its_code():
+    program = "from evenhand.cli import app; app.app.command(lambda: print('\\xb1'), name='sign'); app.main(['sign'])"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (ended.returncode, ended.stdout) == (0, "\\xb1\n")

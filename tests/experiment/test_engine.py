@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -190,6 +191,20 @@ def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkey
     assert time.monotonic() > released[0]
 
 
+def test_a_run_whose_folder_is_pruned_as_it_begins_begins_again(tmp_path, monkeypatch):
+    acquire = lock.Lock.acquire
+
+    def pruned(self):
+        monkeypatch.setattr(lock.Lock, "acquire", acquire)
+        self.path.parent.rmdir()
+        return acquire(self)
+
+    monkeypatch.setattr(lock.Lock, "acquire", pruned)
+    monkeypatch.setattr(queue, "RETRY_SECONDS", 0.0)
+    [outcome] = run_all(SPECS[:1], tmp_path, RunOptions(patient=True), engine="inline", threads=1)
+    assert isinstance(outcome, Result)
+
+
 def test_two_grids_at_once_make_every_run_once(tmp_path):
     code = (
         "import sys, json; from pathlib import Path; from evenhand.experiment.spec import Spec\n"
@@ -295,6 +310,42 @@ def test_a_worker_that_is_lost_with_its_run_done_has_not_failed(tmp_path):
     queue.record(Failure(SPECS[0], "lost", "Its process died."))
     assert queue.outcomes[SPECS[0].key] == made
     assert Folder(tmp_path, SPECS[0]).status()["state"] == "done"
+
+
+@pytest.mark.parametrize("threads", [0, 1.5, "1", True, None])
+def test_threads_that_no_run_could_have_are_not_kept(threads, tmp_path):
+    begin_with(tmp_path, 1)
+    status = tmp_path / SPECS[0].key / "status.json"
+    content = json.loads(status.read_text())
+    content["environment"]["threads"] = threads
+    status.write_text(json.dumps(content))
+    begun, other = run_all(SPECS[:2], tmp_path, RunOptions(anyway=True), engine="inline")
+    assert isinstance(begun, Result)
+    assert isinstance(other, Result)
+
+
+def test_ctrl_c_before_a_run_learns_stops_it_and_the_others(tmp_path, monkeypatch):
+    from evenhand.experiment import run
+
+    build = run.build
+
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(run, "build", interrupted)
+    outcomes = run_all(SPECS[:2], tmp_path, engine="inline", threads=1)
+    assert [(outcome.cause, outcome.message) for outcome in outcomes] == [
+        ("stopped", "Stopped at step 1 of 100; the state is saved."),
+        ("stopped", "Not started."),
+    ]
+
+
+def test_ctrl_c_while_another_process_has_the_last_run_ends_the_waiting(tmp_path):
+    with Folder(tmp_path, SPECS[0]).locked():
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        [outcome] = run_all(SPECS[:1], tmp_path, RunOptions(patient=True), engine="inline", threads=1)
+    assert (outcome.cause, outcome.message) == ("stopped", "Not started.")
 
 
 CTRL_C = """

@@ -258,3 +258,12 @@ def test_a_status_of_other_types_is_damaged(tmp_path, change):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(errors.RunError, match="The records in .* are damaged"):
         Folder(tmp_path, spec_of()).result()
+
+
+def test_a_status_whose_environment_is_no_table_is_damaged(tmp_path):
+    with pytest.raises(Interrupted):
+        run(spec_of(), tmp_path, stop=lambda: True)
+    path = tmp_path / spec_of().key / "status.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "environment": None}))
+    with pytest.raises(errors.RunError, match="status.json is damaged: it is not the status of a run"):
+        run(spec_of(), tmp_path)

@@ -43,7 +43,7 @@ def report(capsys):
         ("spec.json", "[]", "{}/spec.json is invalid: A run must be a table."),
         ("spec.json", '{"method": "errr"}', "{}/spec.json is invalid: There is no method called 'errr'."),
         ("spec.json", "{", "{}/spec.json is damaged: it is not valid JSON."),
-        ("status.json", "[]", "{}/status.json is damaged: it is not a JSON object."),
+        ("status.json", "[]", "{}/status.json is damaged: it is not the status of a run."),
         ("metrics.jsonl", "[]", "{}/metrics.jsonl is damaged: it has 1 of"),
     ],
 )

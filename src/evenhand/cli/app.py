@@ -1,5 +1,7 @@
 """The `evenhand` command with all subcommands; errors become one sentence."""
 
+import errno
+import io
 import os
 import sys
 
@@ -39,6 +41,8 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if "" not in sys.path:
         sys.path.append("")  # for module:attribute; last, so that it shadows nothing
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: not every terminal can show ± or a name
     try:
         code = app(arguments, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -50,11 +54,18 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader has closed the pipe, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
     except OSError as error:  # e.g. a path without permission, or with a name that is too long
-        if error.filename is None:
+        if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        sentence = f"{error.filename} cannot be used: {error.strerror}."
+        sentence = f"{error.filename or 'The output'} cannot be used: {error.strerror}."
+        if error.filename is None:
+            _drop_output()
     Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
     sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Let what stdout has not written yet go nowhere, or Python would fail to write it as it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -69,8 +69,8 @@ class Folder:
         """Content of status.json; {} for a run that never started."""
         path = self.path / "status.json"
         status = files.read_json(path) if path.exists() else {}
-        if not isinstance(status, dict):
-            raise errors.RunError(f"{path} is damaged: it is not a JSON object. {files.RESTART}")
+        if not (isinstance(status, dict) and isinstance(status.get("environment", {}), dict)):
+            raise errors.RunError(f"{path} is damaged: it is not the status of a run. {files.RESTART}")
         return status
 
     def records(self, name: str = METRICS) -> list[dict[str, Any]]:

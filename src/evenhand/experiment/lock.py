@@ -78,6 +78,8 @@ def held(path: Path) -> Iterator[Lock]:
             if (other := holder(path)) is not None:
                 raise errors.BusyError(f"The run {path.parent.name} is locked by {other}.")
             _remove_stale(path)
+    except FileNotFoundError:  # the folder, which was there a moment ago
+        raise errors.BusyError(f"The folder {path.parent} is being removed by another process.") from None
     except OSError as error:
         raise errors.RunError(f"The run folder {path.parent} cannot be written: {error.strerror}.") from None
     try:

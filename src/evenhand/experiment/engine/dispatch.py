@@ -68,8 +68,9 @@ def _kept_threads(specs: Iterable[Spec], root: Path, limit: int | None) -> dict[
     kept = {}
     for spec in specs:
         folder = Folder(root, spec)
-        with suppress(errors.RunError, KeyError, TypeError):  # running a damaged run reports the damage
-            if folder.begun and (threads := folder.status()["environment"]["threads"]) <= (limit or threads):
+        with suppress(errors.RunError, KeyError):  # running a damaged run reports the damage
+            threads = folder.status()["environment"]["threads"]
+            if folder.begun and type(threads) is int and 1 <= threads <= (limit or threads):
                 kept[spec.key] = threads
     return kept
 

@@ -21,15 +21,18 @@ CONTEXT = multiprocessing.get_context("spawn")
 
 def run_inline(queue: RunQueue, threads: int) -> None:
     """Run the queue in this process, one run after the other; `threads` is the number of threads of a new run."""
-    while queue:
-        if (spec := queue.take()) is None:
-            time.sleep(0.1)
-            continue
-        torch.set_num_threads(queue.threads.get(spec.key, threads))
-        outcome = attempt(spec, queue.root, queue.options, queue.listen)
-        queue.record(outcome)
-        if isinstance(outcome, Failure) and outcome.cause == "stopped":
-            queue.stop()
+    with stop_requests() as stopping:  # a run hears of them only while it learns
+        while queue:
+            if (spec := queue.take()) is None:
+                time.sleep(0.1)
+            else:
+                torch.set_num_threads(queue.threads.get(spec.key, threads))
+                outcome = attempt(spec, queue.root, queue.options, queue.listen, stopping.is_set)
+                queue.record(outcome)
+                if isinstance(outcome, Failure) and outcome.cause == "stopped":
+                    stopping.set()
+            if stopping.is_set():
+                queue.stop()
 
 
 class Worker:
