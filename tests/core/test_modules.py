@@ -123,3 +123,10 @@ def test_a_compiled_module():
     for model in (torch.compile(mlp(), backend="eager"), in_place):
         with pytest.raises(InputError, match=r"This module is compiled\. Pass the original one, with compile=True"):
             small(model=model)
+
+
+def test_a_module_built_in_inference_mode():
+    with torch.inference_mode():
+        model = mlp()
+    with pytest.raises(InputError, match=r"built in torch\.inference_mode\(\), so it cannot learn"):
+        small(model=model)

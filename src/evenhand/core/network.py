@@ -106,6 +106,10 @@ class Network(nn.Module):
             return module
         if not isinstance(module, nn.Module):
             raise errors.wrong("A network", "be a torch module", type(module).__name__)
+        if any(parameter.is_inference() for parameter in module.parameters()):
+            raise errors.InputError(
+                "This module was built in torch.inference_mode(), so it cannot learn. Build it outside."
+            )
         if dim is None and isinstance(module, Backbone):
             dim = module.dim
         if dim is not None:
