@@ -147,15 +147,27 @@ def test_compare_pairs_by_seed(capsys, root):
     assert rows["er"]["difference"] == pytest.approx(-0.15)
 
 
-def test_compare_says_that_the_images_changed(capsys, tmp_path):
-    said = "fashion-cut, memory 20: not all runs saw the same images, since the dataset changed in between."
-    for method, digest in (("er", "a"), ("uer", "a"), ("mir", "b")):
+@pytest.mark.parametrize(
+    ("fact", "values", "field", "said"),
+    [
+        (
+            *("data", "aab", "images_changed"),
+            "fashion-cut, memory 20: not all runs saw the same images, since the dataset changed in between.",
+        ),
+        (
+            *("precision", ["bf16", "bf16", "fp32"], "precisions_mixed"),
+            "fashion-cut, memory 20: some runs were computed in bf16, others in fp32.",
+        ),
+    ],
+)
+def test_compare_says_what_else_differs_between_runs(capsys, tmp_path, fact, values, field, said):
+    for method, value in zip(("er", "uer", "mir"), values, strict=True):
         status = write(tmp_path, spec_of(method)) / "status.json"
         facts = json.loads(status.read_text())
-        facts["environment"]["data"] = digest
+        facts["environment"][fact] = value
         status.write_text(json.dumps(facts))
         assert (said in call(capsys, "runs", "compare", tmp_path)[1]) == (method == "mir")
-    assert all(row["images_changed"] for row in compared(capsys, tmp_path).values())
+    assert all(row[field] for row in compared(capsys, tmp_path).values())
 
 
 def test_compare_takes_the_reference_of_the_same_settings(capsys, tmp_path):

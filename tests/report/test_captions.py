@@ -87,6 +87,13 @@ def test_the_verdict_says_that_the_images_changed(run, matrix):
     assert verdict(seen).endswith(" Not all runs saw the same images: the dataset changed in between.")
 
 
+def test_the_verdict_says_that_the_precisions_differ(run, matrix):
+    runs = pair(run, matrix, 0.5, 0.6, seeds=2)
+    assert "bf16" not in verdict([replace(one, environment={"precision": "bf16"}) for one in runs])
+    runs[0] = replace(runs[0], environment={"precision": "bf16"})  # the others are of a time before there was a choice
+    assert verdict(runs).endswith(" Some runs were computed in bf16, others in fp32.")
+
+
 def test_the_verdict_names_the_settings_in_which_other_methods_differ(run, matrix):
     er, uer = run("er", matrix(0.5, 0.5)), run("uer", matrix(0.4, 0.4))
     text = verdict([er, uer, run("mir", matrix(0.9, 0.9), lr=0.01, batch=5)])

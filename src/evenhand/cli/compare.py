@@ -84,6 +84,7 @@ def _compared(scenario: "Scenario", group: "Group", to: str) -> dict[str, Any]:
         "reference": reference.label if reference else None,
         "differs": differs(group, reference) if reference else [],
         "images_changed": scenario.images_changed,
+        "precisions_mixed": scenario.precisions_mixed,
         "pairs": len(gain.values) if gain else 0,
         "difference": gain.mean if gain else None,
         "difference_interval": gain.half if gain else None,
@@ -104,6 +105,8 @@ def _print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str)
     print_line(console, f"Accuracies in % with 95 % intervals, best first; differences from {to} are paired by seed.")
     for title in dict.fromkeys(row["stream"] for row in rows if row["images_changed"]):
         print_line(console, f"{title}: not all runs saw the same images, since the dataset changed in between.")
+    for title in dict.fromkeys(row["stream"] for row in rows if row["precisions_mixed"]):
+        print_line(console, f"{title}: some runs were computed in bf16, others in fp32.")
     unlike: dict[str, list[str]] = {}
     for row in rows:
         if fields := row["differs"]:

@@ -54,6 +54,8 @@ def verdict(scenario: Scenario, styles: Styles) -> Markup:
     sentences = [_difference(scenario, styles), *_differing_settings(scenario, styles)]
     if scenario.images_changed:
         sentences.append(Markup("Not all runs saw the same images: the dataset changed in between."))
+    if scenario.precisions_mixed:
+        sentences.append(Markup("Some runs were computed in bf16, others in fp32."))
     return Markup(" ").join(sentences)
 
 

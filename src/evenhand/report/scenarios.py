@@ -56,8 +56,15 @@ class Scenario:
     @property
     def images_changed(self) -> bool:
         """Whether its runs saw different versions of the dataset."""
-        digests = {run.environment.get("data") for group in self.groups for run in group.runs}
-        return len(digests - {None, ""}) > 1
+        return len(self._recorded("data", "") - {""}) > 1
+
+    @property
+    def precisions_mixed(self) -> bool:
+        """Whether some of its runs were computed in bf16 and others in fp32, as were those that do not say."""
+        return len(self._recorded("precision", "fp32")) > 1
+
+    def _recorded(self, name: str, default: str) -> set[str]:
+        return {run.environment.get(name) or default for group in self.groups for run in group.runs}
 
     def settings(self) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
         """Every setting except method and seed, with its values; each value with the labels of its groups."""
