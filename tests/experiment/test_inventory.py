@@ -188,6 +188,8 @@ def test_a_root_without_runs(tmp_path):
         ("memory<100", [True, False]),
         ("memory <= 1e2", [True, True]),
         ("memory = 20.0", [True, False]),
+        ("method == uer", [False, True]),
+        ("memory==20", [True, False]),
         ("neck = TRUE", [False, True]),
         ("neck != true", [True, False]),
         ("size != 28", [True, False]),

@@ -16,7 +16,7 @@ from evenhand.experiment.records.inventory import OWN, RunEntry
 from evenhand.experiment.spec import Spec
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-FORM = re.compile(r"\s*([\w-]+)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+FORM = re.compile(r"\s*([\w-]+)\s*(!=|<=|>=|==?|<|>)(.*)", re.DOTALL)
 FRACTIONS = ("progress", "accuracy", "forgetting")
 
 
@@ -47,7 +47,7 @@ def parse(text: str) -> Filter:
     """
     if (form := FORM.fullmatch(text)) is None or not (value := form[3].strip()):
         raise errors.wrong("A condition", "look like memory=50, 'accuracy > 0.7' or 'method != *uer'", text)
-    field, sign = _field(form[1]), form[2]
+    field, sign = _field(form[1]), form[2].replace("==", "=")  # as in Python
     kind = _kind(field)
     if kind is float:
         return Filter(field, sign, _number(field, value))
