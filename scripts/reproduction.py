@@ -43,9 +43,9 @@ when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds 
 sqrt(10)/2.262. Rows without a run are marked *not run*. The *best other method* of the summary is, of those that share
 the most seeds with UER, the one that UER leads least. We chose the views, the passes and ER-ACE's head by one-seed
 trials, compared with the paper and not kept ([the protocol](protocol.md)); nothing was tuned after that, and no seed
-that was run is left out. Of a seed that was trained twice, on two processors, the page shows the first run ([the
-others](../results/README.md#paper-the-papers-setting)). Averaged weights (`uer+ema`) are our
-addition, not the paper's ([one training, many tests](protocol.md#one-training-many-tests)).
+that was run is left out. Of a seed that was trained twice, on two processors or in two precisions, the page shows the
+first run ([the others](../results/README.md#paper-the-papers-setting)). Averaged weights (`uer+ema`) are our addition,
+not the paper's ([one training, many tests](protocol.md#one-training-many-tests)).
 """
 
 
