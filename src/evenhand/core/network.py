@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from evenhand import errors
 from evenhand.backbones import Backbone
@@ -106,7 +107,7 @@ class Network(nn.Module):
             return module
         if not isinstance(module, nn.Module):
             raise errors.wrong("A network", "be a torch module", type(module).__name__)
-        if any(parameter.is_inference() for parameter in module.parameters()):
+        if any(not is_lazy(parameter) and parameter.is_inference() for parameter in module.parameters()):
             raise errors.InputError(
                 "This module was built in torch.inference_mode(), so it cannot learn. Build it outside."
             )
