@@ -105,6 +105,10 @@ def test_a_recipe_builds_the_same_backbone(name, option):
         ("small_cnn", (12,), {}, r"must be images \(c, h, w\) of at least 8x8\. Got \(12,\)"),
         ("reduced_resnet18", (3, 7, 32), {}, r"must be images \(c, h, w\) of at least 8x8\. Got \(3, 7, 32\)"),
         ("reduced_resnet18", (3, 8, 8), {"width": 2.0}, r"'width' of reduced_resnet18 must be a whole number"),
+        *(
+            ("mlp", (4,), {"hidden": hidden}, rf"The backbone mlp\(hidden={hidden}\) is too large for this machine")
+            for hidden in (10**13, 10**18, 10**30)
+        ),
     ],
 )
 def test_a_backbone_that_cannot_be_built(name, shape, options, sentence):

@@ -34,7 +34,12 @@ def build(name: str, shape: tuple[int, ...], arguments: Mapping[str, Any] | None
     """Build a backbone for samples of this shape, e.g. build("reduced_resnet18", (3, 32, 32), {"width": 64})."""
     if name not in BACKBONES:
         raise errors.unknown("backbone", name, BACKBONES)
-    return BACKBONES[name](shape, **names.bind(name, arguments or {}, _parameters(name)))
+    own = names.bind(name, arguments or {}, _parameters(name))
+    try:
+        return BACKBONES[name](shape, **own)
+    except (RuntimeError, TypeError, OverflowError):  # torch cannot allocate it, or not even count its weights
+        spelled = names.spell(name, own, _parameters(name))
+        raise errors.InputError(f"The backbone {spelled} is too large for this machine's memory.") from None
 
 
 def canonical(text: str) -> str:
