@@ -242,6 +242,19 @@ finally:
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_every_usage_names_its_arguments(capsys):
+    def usages(command, names=()):
+        yield call(capsys, *names, "--help")[1].splitlines()[0]
+        for name in command:
+            if not name.startswith("-"):
+                yield from usages(command[name], (*names, name))
+
+    lines = list(usages(app.app))
+    assert "Usage: evenhand run [OPTIONS] METHODS..." in lines
+    assert "Usage: evenhand runs compare [OPTIONS] [ROOT]" in lines
+    assert not [line for line in lines if "ARGS" in line]
+
+
 def test_importing_evenhand_pulls_in_no_extras():
     heavy = "matplotlib polars ray optuna jinja2"
     code = f"import sys; from evenhand import Learner; assert not set('{heavy}'.split()) & set(sys.modules)"

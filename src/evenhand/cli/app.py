@@ -29,10 +29,21 @@ app = App(
     version=__version__,
     default_parameter=Parameter(negative=()),
 )
+ARGUMENTS = {  # as the usage names them; cyclopts would call them ARGS
+    "run": "METHODS...",
+    "runs": "[COMMAND] [ROOT]",
+    "paper": "[ITEM]",
+    "methods": "[PATTERN]",
+    "report": "[ROOT]",
+    "runs compare": "[ROOT]",
+    "runs prune": "[ROOT]",
+}
 for command in (run, grid, tune, runs, paper, data, methods, report, check, bench):
     app.command(command)
 runs.command(compare)
 runs.command(prune)
+for name, arguments in ARGUMENTS.items():
+    app.parse_commands(name)[1][-1].usage = f"Usage: evenhand {name} [OPTIONS] {arguments}"
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,9 +9,10 @@ from evenhand.core.method import SLOTS
 HEADER = """# The methods
 
 Every method is ER with some of its seven parts replaced; an empty cell is ER's own part. C_D is the training cost
-relative to ER, by the formula in the method's file. `+uer` replaces a method's scoring with UER's, including the
-cosines of `er_ace`; a method that only changes the scoring does not compose with it. `scr+uer` adds a cross-entropy on
-the head, and tests the head. `python -m evenhand.core.catalogue > docs/methods.md` writes this page.
+relative to ER, by the formula in the method's file. Methods compose if they replace different slots, as in `mir+gss`;
+otherwise an error names the slot. `+uer` replaces a method's scoring with UER's, including the cosines of `er_ace`; a
+method that itself replaces only the scoring, such as `scored(learn='cos')`, does not compose with it. `scr+uer` adds a
+cross-entropy on the head, and tests the head. `python -m evenhand.core.catalogue > docs/methods.md` writes this page.
 
 """
 WAYS = """## Ways to test
@@ -21,6 +22,21 @@ A way to test leaves the training bit for bit as it is, and composes with every 
 tested in several ways: `evenhand run uer uer+ema uer+ema+ncm` trains once and prints three rows; `--tests "ema,
 ema+ncm"` does the same for all methods of a command.
 
+"""
+OWN = """
+## Your own method, by name
+
+Wherever a method name is expected, `module:function` can name your own function that returns a method, without
+registration. Parameters and compositions work as with any other name.
+
+    evenhand check mymodule:mine
+    evenhand run "mymodule:mine(strength=2)+uer" uer
+
+In Python, write `Learner(model, "mymodule:mine(strength=2)+uer")`. The working directory is searched last for the
+module. An error in it is reported once, with file and line. Reading records never imports such a method by itself:
+until you allow the import, as in `EVENHAND_METHODS=mymodule:mine evenhand report runs -o report.html`, `evenhand runs`
+lists such a run as *damaged* and `report` skips it, although its records are intact. To make a method permanent,
+[register it](../CONTRIBUTING.md#add-a-method-in-six-steps).
 """
 
 
@@ -81,7 +97,8 @@ def page() -> str:
     notes = [f"- `{row['call']}`: {row['title']}" for row in rows()]
     parts = ["\n".join(lines), "## What they are\n\n" + "\n".join(notes)]
     parts.append("## What does not compose\n\n" + "\n".join(reasons))
-    return HEADER + "\n\n".join([*parts, WAYS + "\n".join(f"- `+{w['call']}`: {w['title']}" for w in ways())]) + "\n"
+    tests = WAYS + "\n".join(f"- `+{w['call']}`: {w['title']}" for w in ways())
+    return HEADER + "\n\n".join([*parts, tests]) + "\n" + OWN
 
 
 if __name__ == "__main__":

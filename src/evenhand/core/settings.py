@@ -223,6 +223,10 @@ def page() -> str:
             rows.append(f"| `{name}` | {values} | {default} | {setting.help} |")
         return "\n".join(rows)
 
+    def values(sets: dict[str, dict[str, Any]]) -> str:
+        pairs = {name: ", ".join(f"`{key}` {value}" for key, value in own.items()) for name, own in sets.items()}
+        return "\n".join(f"- `{name}`: {own}" for name, own in pairs.items())
+
     return f"""# Settings
 
 `python -m evenhand.core.settings > docs/settings.md` writes this page from the declarations in
@@ -231,16 +235,24 @@ def page() -> str:
 ## What decides a run's numbers
 
 On the command line each of these is a flag (`--memory 200`; methods are named directly), in a grid file a key or a list
-of values (`memory = [200, 1000]`), in `spec.json` a field. All of them enter the key of a run. A dataset may bring
-defaults of its own: `DEFAULTS` in that file. {", ".join(f"`{name}`" for name in LEARNER)} are also
-arguments of `Learner`, whose memory holds 1000 samples by default.
+of values (`memory = [200, 1000]`), in `spec.json` a field. All of them enter the key of a run. These are also arguments
+of `Learner`, whose memory holds 1000 samples by default:
+{", ".join(f"`{name}`" for name in LEARNER)}.
 
 {table(RUN)}
+
+Datasets with defaults of their own:
+
+{values(DEFAULTS)}
+
+`--preset NAME`, or `preset = "NAME"` in a grid file, sets several at once:
+
+{values(PRESETS)}
 
 ## How a run is computed
 
 These change the speed, and may change the last bits, but not the experiment. They are recorded in `status.json`. A run
-resumes only under the conditions it was started with, unless `--anyway` is given; `auto` uses those.
+resumes only under the conditions it was started with, unless you pass `--anyway`; with `auto`, a resumed run keeps them.
 
 {table(CONDITIONS)}
 """

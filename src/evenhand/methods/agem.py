@@ -57,5 +57,5 @@ def project(g: Sequence[Tensor], g_ref: Sequence[Tensor]) -> list[Tensor]:
 
 @register(cost=1, exempt={"learns": "it learns the stream alone; the paper finds it no better than FINE-TUNE"})
 def agem() -> Method:
-    """Averaged gradient episodic memory: the memory only vetoes."""
+    """Averaged gradient episodic memory: the memory only keeps an update from raising its loss."""
     return er().but(update=DescendProjected())

@@ -36,5 +36,5 @@ class KeepNothing:
     exempt={"learns": "it is the floor that others are measured against"},
 )
 def finetune() -> Method:
-    """Learn the stream as it comes and keep nothing: the floor."""
+    """Learn the stream as it comes and keep nothing: the lower bound."""
     return er().but(retrieval=RecallNothing(), storage=KeepNothing())
