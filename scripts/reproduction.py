@@ -37,15 +37,18 @@ text after the counts and the findings about rows that differ are written by han
 """
 READING = """## How to read this page
 
-*Paper* is the mean of ten runs, with half its 95 % interval if the paper prints one. *Ours* is the mean over our seeds,
-with half the 95 % interval of that mean (Student's t): very wide for two seeds, none for a single one. A row *differs*
-when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds and SD the paper's interval times
-sqrt(10)/2.262. Rows without a run are marked *not run*. The *best other method* of the summary is, of those that share
-the most seeds with UER, the one that UER leads least. We chose the views, the passes and ER-ACE's head by one-seed
-trials, compared with the paper and not kept ([the protocol](protocol.md)); nothing was tuned after that, and no seed
-that was run is left out. Of a seed that was trained twice, on two processors or in two precisions, the page shows the
-first run ([the others](../results/README.md#paper-the-papers-setting)). Averaged weights (`uer+ema`) are our addition,
-not the paper's ([one training, many tests](protocol.md#one-training-many-tests)).
+- *Paper* is the mean of ten runs, with half its 95 % interval if the paper prints one. *Ours* is the mean over our
+  seeds, with half the 95 % interval of that mean (Student's t): very wide for two seeds, none for a single one.
+- A row *differs* when |ours - paper| > 2 SD sqrt(1/n + 1/10), where n is the number of our seeds and SD the paper's
+  interval times sqrt(10)/2.262.
+- The *best other method* is, of those that share the most seeds with UER, the one that UER leads least. Where only ER
+  and ER-ACE were run, the paper's best may be a third.
+- The commands train what is missing; with `--no-run` they only show what is finished. Of a seed that was trained
+  twice, on two processors or in two precisions, the page shows the first run ([the
+  others](../results/README.md#paper-the-papers-setting)). No seed that was run is left out.
+- We chose the views, the passes and ER-ACE's head by one-seed trials, compared with the paper and not kept ([the
+  protocol](protocol.md)); nothing was tuned after that. Averaged weights (`uer+ema`) are our addition, not the paper's
+  ([one training, many tests](protocol.md#one-training-many-tests)).
 """
 
 

@@ -162,13 +162,13 @@ def paired(row: ComparedRow, base: ComparedRow) -> Estimate | None:
 
 
 def _verdict(name: str, uer: Group, others: Sequence[Group], metric: Metric, sign: int) -> Verdict | None:
-    """Rank others by the paired difference: means over different seeds would be unfair."""
+    """Rank others by the paired difference; the best one is among those that share the most seeds with UER."""
     found = [(group, difference(uer, group, metric)) for group in others]
     gaps = [(group, Estimate(tuple(100 * value for value in gap.values))) for group, gap in found if gap]
     if not gaps:
         return None
     ranked = sorted(gaps, key=lambda pair: sign * pair[1].mean)
-    best, gap = ranked[0]
+    best, gap = max(ranked, key=lambda pair: len(pair[1].values))  # the first of them
     ahead = tuple(group.label for group, gap in ranked if sign * gap.mean < 0)
     own, other = (group.estimate(percent(metric)) for group in (uer, best))
     return Verdict(name, own, best.label, other, ahead, gap, sign)
