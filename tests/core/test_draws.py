@@ -1,5 +1,6 @@
 import itertools
 import math
+import threading
 from collections import Counter
 
 import pytest
@@ -70,6 +71,25 @@ def test_a_stream_of_draws_belongs_to_seed_and_purpose():
     assert start(0, "retrieval") == start(0, "retrieval")
     streams = {start(seed, purpose) for seed in (0, 1, 10) for purpose in ("retrieval", "storage", "0")}
     assert len(streams) == 9
+
+
+def test_threads_that_replace_the_global_generator_leave_it_as_it_was():
+    before, both, last = torch.get_rng_state(), threading.Barrier(2), threading.Event()
+
+    def replace(ends_first):
+        with seeded(int(ends_first), "test"):
+            both.wait(30)
+            torch.rand(3)
+            assert ends_first or last.wait(30)
+        if ends_first:
+            last.set()
+
+    threads = [threading.Thread(target=replace, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_seeded_initialisers_leave_the_global_generator():

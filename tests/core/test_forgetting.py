@@ -159,6 +159,15 @@ def test_every_sample_is_as_likely_to_stay_after_some_were_erased():
     assert abs(old / new - 1) < 0.05
 
 
+def test_a_memory_that_was_emptied_fills_again():
+    learner = Learner(MLP((4,)), "er", memory=20, device="cpu")
+    for _ in range(5):
+        learner.observe(X, ["old"] * len(X))
+    learner.forget(label="old")
+    learner.observe(X[:20], ["new"] * 20)
+    assert len(learner.memory) == 20
+
+
 def test_a_memory_is_filled_before_the_stream_begins(same):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

@@ -223,6 +223,22 @@ def test_the_trial_has_the_learning_rates_of_the_coming_step(learner, images):
         assert [any(changed[:2]), any(changed[2:])] == moved
 
 
+def test_the_trial_is_clipped_as_the_coming_step(learner, images):
+    moved = {}
+    for clip in (None, 0.01):
+        made = learner("mir", lr=0.5, clip=clip)
+        [(x, y)] = images(1)
+        made.observe(x, y)
+        batch = viewed(made, images)
+        before = [parameter.clone() for parameter in made.network.parameters()]
+        with made.scratch_copy() as network:
+            virtual_step(made, batch)
+            gaps = [(a - b).detach().norm() ** 2 for a, b in zip(before, network.parameters(), strict=True)]
+        moved[clip] = float(sum(gaps) ** 0.5)
+    assert moved[None] > 0.1
+    assert moved[0.01] == pytest.approx(0.5 * 0.01, rel=1e-3)
+
+
 class Recurrent(nn.Module):
     """A GRU, which vmap cannot batch."""
 

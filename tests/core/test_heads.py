@@ -43,6 +43,36 @@ ENDS = {
 }
 
 
+class Narrowing(nn.Module):
+    """The layer registered last is not the one that classifies, and has another width."""
+
+    def __init__(self):
+        super().__init__()
+        self.classify, self.first = nn.Linear(6, 2), nn.Linear(4, 6)
+
+    def forward(self, x):
+        return self.classify(torch.relu(self.first(x)))
+
+
+class Reading(Narrowing):
+    """Reads the weight of its last layer."""
+
+    def forward(self, x):
+        return self.classify(torch.relu(F.linear(x, self.first.weight)))
+
+
+@pytest.mark.parametrize("model", [Narrowing, Reading])
+def test_a_model_that_cannot_run_without_its_last_layer_gets_it_back(model):
+    made = model()
+    with pytest.raises(InputError, match=rf"{model.__name__} needs its layer 'first', .* head='\.\.\.'\)"):
+        small(model=made).observe(X, Y)
+    learner = small(model=made, head="classify")
+    learner.observe(X, Y)
+    assert isinstance(made.first, nn.Linear)
+    with pytest.raises(InputError, match="have the shape"):
+        learner.observe(X[:, :3], Y)  # samples that do not fit are no fault of the head
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_a_model_that_does_not_end_in_the_replaced_layer_says_so(end):
     model = Two(ENDS[end][0])
@@ -249,9 +279,21 @@ def test_an_output_that_is_not_the_heads():
     def end(model, h):
         return {"hidden": 2 * h, "logits": model.last(h)}
 
+    model = Two(end)
     with pytest.raises(InputError, match="The output 'hidden' of Two is not what its layer 'last' passes on"):
-        small(model=Two(end), output="hidden").observe(X, Y)
-    small(model=Two(end), output="logits").observe(X, Y)
+        small(model=model, output="hidden").observe(X, Y)
+    with pytest.raises(InputError, match="no output of this Two called 'logit'. Did you mean logits?"):
+        small(model=model, output="logit").observe(X, Y)
+    small(model=model, output="logits").observe(X, Y)
+
+
+def test_rows_of_a_layer_that_computes_more_are_not_kept():
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return 3 * super().forward(x)
+
+    with pytest.raises(InputError, match="The labels to 'keep' must be left out, since Scaled computes more than"):
+        small(model=nn.Sequential(nn.Linear(4, 8), Scaled(8, 2)), keep=["a", "b"])
 
 
 @pytest.mark.parametrize("keep", [5, "cat", (label for label in "abc")])

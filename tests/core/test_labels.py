@@ -152,7 +152,15 @@ def test_columns_of_labels_are_refused_with_the_fix(y, fix, learner):
 
 
 @pytest.mark.parametrize(
-    "y", [[[0], [1]] * 3, [[0, 1], [1, 0]] * 3, [torch.tensor([0])] * 6, torch.zeros(6, 1, 1), b"ababab"]
+    "y",
+    [
+        [[0], [1]] * 3,
+        [["a"], ["b"]] * 3,
+        [[0, 1], [1, 0]] * 3,
+        [torch.tensor([0])] * 6,
+        torch.zeros(6, 1, 1),
+        b"ababab",
+    ],
 )
 def test_columns_of_labels_in_any_form(y):
     learner = small()

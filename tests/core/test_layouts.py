@@ -52,6 +52,64 @@ def test_a_view_of_images(model, method, tmp_path, same):
         assert torch.equal(each.scores(IMAGES), learner.scores(IMAGES))
 
 
+class Folded(nn.Module):
+    """Takes a set of images as many images: only with several samples does that depend on the layout."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.last = nn.Conv2d(1, 4, 3), nn.Linear(12, 3)
+
+    def forward(self, x):
+        n, k, h, w = x.shape
+        return self.last(torch.relu(self.conv(x.view(n * k, 1, h, w))).mean((2, 3)).view(n, -1))
+
+
+class Spectral(nn.Module):
+    """Filters images by complex weights, whose last dimension must be dense."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight, self.last = nn.Parameter(torch.randn(3, 8, 5, 2) / 10), nn.Linear(192, 3)
+
+    def forward(self, x):
+        return self.last(torch.fft.irfft2(torch.fft.rfft2(x) * torch.view_as_complex(self.weight), s=(8, 8)).flatten(1))
+
+
+class Complex(nn.Module):
+    """Takes the real and imaginary parts of a spectrum side by side."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.last = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.last(torch.view_as_complex(x).abs().flatten(1))
+
+
+@pytest.mark.parametrize(("model", "shape"), [(Folded, (3, 8, 8)), (Spectral, (3, 8, 8)), (Complex, (3, 4, 2))])
+def test_modules_that_need_their_own_layout(model, shape, tmp_path, same):
+    x = torch.rand(6, *shape, generator=torch.Generator().manual_seed(0))
+    module = model()
+    before = module(x)
+    learner = small(model=module, keep=[0, 1, 2])
+    assert torch.allclose(learner.scores(x), before, atol=1e-6)
+    learner.observe(x[:1], [0])
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", model(), device="cpu")
+    for each in (learner, back):
+        each.observe(x, [0, 1, 2] * 2)
+        assert same(each, learner)
+
+
+def test_an_augmentation_may_use_views():
+    learner = small(model=Viewed(), augment=lambda x: x.view(len(x), -1).flip(1).view(x.shape))
+    learner.observe(IMAGES, [0, 1, 2] * 2)
+    assert learner.steps == 1
+
+
 @pytest.mark.parametrize("options", [{"rows": 4}, {"keep": [0, 1, 2]}])
 def test_a_copy_from_before_the_first_batch_gets_the_layout_found_then(options):
     learner = Learner(Viewed(), "er", memory=20, device="cpu", **options)

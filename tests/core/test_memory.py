@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand import Batch, Memory
+from evenhand.core.memory import Past
 from evenhand.errors import InputError
 from reference.memory import Slots
 
@@ -124,6 +125,18 @@ def test_a_memory_of_size_1_holds_the_last_one_written():
         assert memory.sample(10, torch.Generator().manual_seed(0)).tolist() == [0]
         assert memory.read(torch.tensor([0])).x.unique().tolist() == [value]
     assert memory.counts() == {2: 1}
+
+
+def test_a_past_copies_what_was_filled_then():
+    memory = Memory(1000)
+    memory.write(torch.arange(3), batch([1, 2, 3], [0, 0, 1]))
+    past = Past(memory)
+    memory.write(torch.tensor([1, 3, 4]), batch([7, 8, 9], [2, 2, 2], more=torch.ones(3)))
+    assert {name: len(column) for name, column in past.columns.items()} == {"x": 3, "y": 3}
+    assert past.columns["x"][:, 0, 0, 0].tolist() == [1, 2, 3]
+    assert memory.columns["x"][:5, 0, 0, 0].tolist() == [1, 7, 3, 8, 9]
+    past.restore()
+    assert memory.columns["x"][:5, 0, 0, 0].tolist() == [1, 2, 3, 0, 0]
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "10", True, None])

@@ -49,6 +49,35 @@ def test_all_that_a_module_holds_is_saved(method, tmp_path, same):
     assert torch.equal(back.scores(X), learner.scores(X))
 
 
+class Queued(nn.Module):
+    """Keeps its latest features in a buffer that grows, and their mean in one that is None at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+        self.register_buffer("queue", torch.zeros(0, 8))
+        self.register_buffer("mean", None)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        if self.training:
+            self.queue = torch.cat([self.queue, h.detach()])[-20:]
+            self.mean = self.queue.mean(0)
+        return self.last(h)
+
+
+@pytest.mark.parametrize("method", ["uer", "uer+ema", "mir"])
+def test_buffers_that_change_their_shape_are_loaded(method, tmp_path, same):
+    learner = small(method, model=Queued())
+    learner.observe(X, Y)
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", Queued(), device="cpu")
+    for each in (learner, back):
+        each.observe(X, Y)
+    assert same(learner, back)
+    assert back.network.trunk.queue.shape == learner.network.trunk.queue.shape != (0, 8)
+
+
 def test_a_module_whose_state_no_file_can_hold(tmp_path):
     model = Watchful()
     model.get_extra_state = lambda: {1, 2}

@@ -1,11 +1,15 @@
 """Which modules may be brought: layers in any form and order; what they cannot process, and what they must not be."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
 
 from core.made import X, Y, classifier, mlp, pictures, small, state
 from evenhand import Learner, Network
+from evenhand.backbones import MLP
 from evenhand.errors import InputError
 
 
@@ -123,6 +127,19 @@ def test_a_compiled_module():
     for model in (torch.compile(mlp(), backend="eager"), in_place):
         with pytest.raises(InputError, match=r"This module is compiled\. Pass the original one, with compile=True"):
             small(model=model)
+
+
+def test_copies_made_in_inference_mode_learn(tmp_path):
+    learner = small(model=MLP((4,)))
+    learner.observe(X, Y)
+    learner.save(tmp_path / "state")
+    with torch.inference_mode():
+        copies = [copy.deepcopy(learner), Learner.load(tmp_path / "state", device="cpu")]
+        with pytest.raises(InputError, match=r"unpickled in torch\.inference_mode\(\) cannot learn"):
+            pickle.loads(pickle.dumps(learner))
+    for each in (learner, *copies):
+        each.observe(X, Y)
+        assert torch.equal(each.scores(X), learner.scores(X))
 
 
 def test_a_module_built_in_inference_mode():

@@ -156,6 +156,16 @@ def test_a_second_batch_must_be_of_the_same_kind():
     assert state(learner) == before
 
 
+def test_a_tuple_of_one_tensor_is_not_the_tensor():
+    for first, then in ((X, (X,)), ((X,), X)):
+        learner = small("er")
+        learner.observe(first, Y)
+        for call in (learner.predict, lambda x, to=learner: to.observe(x, Y)):
+            with pytest.raises(InputError, match=r"Every sample must be of type .*a tuple of float32 \(4,\)"):
+                call(then)
+        assert len(learner.predict(first)) == 6
+
+
 def test_a_bad_second_batch_leaves_no_trace():
     learner = small("er")
     before = state(learner)

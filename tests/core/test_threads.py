@@ -1,6 +1,7 @@
 """Many threads at one learner: they learn in turns, and predict by the last complete step."""
 
 import copy
+import signal
 import sys
 import threading
 import time
@@ -132,6 +133,26 @@ def test_a_prediction_does_not_wait_for_the_step(tests):
     assert all(torch.equal(a, b) for a, b in zip(before[0], during[0], strict=True))
     assert before[1] == during[1]
     assert small_state(learner, tests)[0][0].shape[1] == before[0][0].shape[1] + 1
+
+
+def test_a_signal_handler_may_predict_at_any_moment():
+    learner, seen = small("uer", tests="ncm"), []
+    learner.observe(X[:20], Y[:20])
+
+    def ask(*_):
+        seen.append(learner.predict(X[:5]) + learner.predict(X[:5], test="ncm"))
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # not before, or slow predictions would pile up
+
+    before = signal.signal(signal.SIGALRM, ask)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    try:
+        for start in range(0, 400, 4):  # a handler that waited for its own thread would wait for ever
+            learner.observe(X[start : start + 4], Y[start : start + 4])
+            learner.predict(X[:5])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(seen) > 10
 
 
 def test_loading_a_state_waits_for_the_step(same):

@@ -379,6 +379,14 @@ def test_tiny_memories(size, learner, images):
     assert len(made.memory) == size
 
 
+def test_later_classes_find_a_place_in_a_memory_of_evaluation_points(learner, images):
+    made = learner("aser", "mlp", memory=8)
+    for x, _ in images(4, classes=1):
+        for label in range(6):
+            made.observe(x, [label] * len(x))
+    assert len(made.memory.label_counts()) > 4  # two points of four classes fill it
+
+
 # Options --------------------------------------------------------------------------------------------------------------
 
 

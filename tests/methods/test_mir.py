@@ -133,6 +133,15 @@ def test_a_memory_of_no_more_than_the_replay_comes_back_whole(learner, images, r
     assert recorded == []
 
 
+@pytest.mark.parametrize("method", ["mir(candidates=5)", "er_dvc(candidates=5)"])
+def test_fewer_candidates_than_replays_do_not_shorten_the_replay(method, learner, images):
+    made = learner(method, memory=40, replay=10)
+    for x, y in images(4):
+        made.observe(x, y)
+    [(x, y)] = images(1, seed=1)
+    assert len(made.method.retrieval(made, Batch(x, torch.tensor(y)))) == 10
+
+
 def test_memories_are_stored_as_by_er(train):
     """The first sample that leaves depends on the reservoir's draws alone."""
     mir_memory, er_memory = train("mir").memory.columns, train("er").memory.columns

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from evenhand import errors
 from evenhand.core import inputs, labels
@@ -124,6 +124,9 @@ def register(learner: "Learner", found: Sequence[Label]) -> None:
 def keep(learner: "Learner", found: Sequence[Label]) -> None:
     """Start with the classes of the layer that the head replaces: copy its rows and register their labels."""
     layer = learner.network.replaced.layer if learner.network.replaced else None
+    if layer is not None and type(layer).forward is not nn.Linear.forward:
+        must = f"be left out, since {type(layer).__name__} computes more than a Linear does"
+        raise errors.wrong("The labels to 'keep'", must, list(found))
     if layer is None or len(found) != layer.out_features or len(set(found)) < len(found):
         must = "name each row of the layer that the head replaces"
         raise errors.wrong("The labels to 'keep'", f"{must} ({layer.out_features})" if layer else must, list(found))

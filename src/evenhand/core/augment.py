@@ -140,11 +140,11 @@ def _resample(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def own(x: Tensor, augment: Callable[[Tensor], Tensor], generator: Generator) -> Tensor:
     """Augment with the user's own function, which draws from torch's global generator."""
     with as_global(generator):
-        augmented = augment(x.clone())
+        augmented = augment(x.clone(memory_format=torch.contiguous_format))  # it may use `view`
     if not isinstance(augmented, Tensor) or augmented.shape != x.shape:
         got = tuple(augmented.shape) if isinstance(augmented, Tensor) else type(augmented).__name__
         raise errors.wrong("The augmentation of a learner", f"return a tensor of the shape {tuple(x.shape)}", got)
-    return augmented.detach().to(x)
+    return unit(augmented.detach().to(x))
 
 
 AUGMENTATIONS: dict[str, Callable[[Tensor, Generator], Tensor]] = {"crop": crop, "scr": scr}

@@ -120,6 +120,7 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
         learner.generators[name].set_state(state)
 
 
+@torch.inference_mode(False)
 def load(cls: type[L], path: str | Path, network: nn.Module | None, options: Mapping[str, Any]) -> L:
     """Load a learner from a file, saved by itself or as part of a run."""
     for option in options:

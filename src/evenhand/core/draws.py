@@ -1,6 +1,7 @@
 """Random draws: one generator per purpose, never torch's global one."""
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -17,16 +18,27 @@ def generator(seed: int, purpose: str) -> Generator:
     return Generator().manual_seed(_seed(seed, purpose))
 
 
+LOCK = threading.RLock()
+REPLACED: list[Tensor] = []  # the states of torch's generator that are to be restored; the first is the user's
+
+
 @contextmanager
 def as_global(generator: Generator) -> Iterator[None]:
-    """Put a generator in place of torch's global one, the only one that e.g. Dropout on a CPU can draw from."""
-    outside = torch.get_rng_state()
-    torch.set_rng_state(generator.get_state())
+    """Put a generator in place of torch's global one, the only one that e.g. Dropout on a CPU can draw from.
+
+    Several threads may do so at the same time: their draws mix, but the last one restores the user's state.
+    """
+    with LOCK:
+        outside = torch.get_rng_state()
+        REPLACED.append(outside)
+        torch.set_rng_state(generator.get_state())
     try:
         yield
     finally:
-        generator.set_state(torch.get_rng_state())
-        torch.set_rng_state(outside)
+        with LOCK:
+            generator.set_state(torch.get_rng_state())
+            last = REPLACED.pop()
+            torch.set_rng_state(outside if REPLACED else last)
 
 
 def seeded(seed: int, purpose: str) -> AbstractContextManager[None]:

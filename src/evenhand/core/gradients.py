@@ -1,11 +1,13 @@
 """Gradients other than those of the step itself: virtual steps, and gradients of single samples."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.utils import get_total_norm
 
 from evenhand.core.batch import Batch, unit
 from evenhand.core.network import Network
@@ -20,21 +22,27 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
+def total_norm(gradients: Iterable[Tensor | None]) -> Tensor:
+    """The norm of all gradients together."""
+    return get_total_norm([g.coalesce().values() if g.is_sparse else g for g in gradients if g is not None])
+
+
 def virtual_step(learner: "Learner", batch: Batch) -> None:
     """Take an SGD step on the stream's batch alone, by the method's own objective on the views that will be learned.
 
     Call it within `learner.scratch_copy()`, so that only the weights and running statistics of a copy change. The
-    learning rates are those of the step that will be taken.
+    learning rates and the maximum norm are those of the step that will be taken.
     """
     rated = zip(learner.network.parameters(), learner.rates, strict=True)
     moving = [(parameter, rate) for parameter, rate in rated if parameter.requires_grad]
     loss = learner.method.objective(learner, batch, None).learning
     if loss is not None:
         gradients = torch.autograd.grad(loss, [parameter for parameter, _ in moving], allow_unused=True)
+        scale = learner.optimization.scale(total_norm(gradients))
         with torch.no_grad():
             for (parameter, rate), gradient in zip(moving, gradients, strict=True):
                 if gradient is not None:
-                    parameter.sub_(gradient, alpha=rate)
+                    parameter.sub_(gradient if scale is None else gradient * scale, alpha=rate)
 
 
 def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:

@@ -39,7 +39,8 @@ class Kind(NamedTuple):
         if self.columns is None:
             return f"{self.dtype} {self.shape}"
         named = [(f"{name}: " if name else "", dtype, tuple(shape)) for name, dtype, shape in self.columns]
-        return ", ".join(f"{name}{dtype} {shape}" for name, dtype, shape in named)
+        alone = "a tuple of " if len(named) == 1 and not named[0][0] else ""
+        return alone + ", ".join(f"{name}{dtype} {shape}" for name, dtype, shape in named)
 
 
 def names(x: Any) -> list[str] | None:

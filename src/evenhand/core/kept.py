@@ -83,7 +83,7 @@ def through_json(name: str, value: Any) -> Any:
         copied = json.loads(json.dumps(value))
     except (TypeError, ValueError):
         copied = ...
-    if copied != value:
+    if copied is ... or copied != value:
         must = "be a tensor, a Network, or a value that JSON returns unchanged, e.g. a list instead of a tuple"
         raise errors.wrong(f"The kept value '{name}'", must, value)
     return copied

@@ -62,12 +62,13 @@ def _array(y: Tensor) -> Any:
 
 
 def _shape(y: Any) -> tuple[int, ...]:
-    """The shape of labels that are an array, or a list of rows of numbers."""
+    """The shape of labels that are an array, or a list of rows: of numbers, or of a single value each."""
     if isinstance(y, Tensor | np.ndarray):
         return tuple(y.shape)
     rows = y if isinstance(y, list) and y and all(isinstance(row, list) and row for row in y) else [[""]]
     numbers = all(isinstance(value, int | float) for row in rows for value in row)
-    return (len(rows), len(rows[0])) if numbers and len({len(row) for row in rows}) == 1 else ()
+    widths = {len(row) for row in rows}
+    return (len(rows), *widths) if len(widths) == 1 and (numbers or (widths == {1} and rows is y)) else ()
 
 
 def key(label: Label) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.utils import get_total_norm
 
 from evenhand import errors
 from evenhand.core import admission, checkpoint
@@ -17,7 +16,7 @@ from evenhand.core.cloning import cloned
 from evenhand.core.compiled import Compiled
 from evenhand.core.copies import Copies
 from evenhand.core.divergence import DivergenceGuard
-from evenhand.core.gradients import trainable
+from evenhand.core.gradients import total_norm, trainable
 from evenhand.core.inputs import Kind
 from evenhand.core.kept import Kept
 from evenhand.core.labels import Label
@@ -83,6 +82,7 @@ class Learning:
         own = {name: value for name, value in vars(self).items() if name not in ("_cache", "_copies", "snapshots")}
         return {**own, "generators": states}
 
+    @torch.inference_mode(False)
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the learner; waits for another thread's step to end."""
         with self.snapshots.turn:
@@ -95,6 +95,8 @@ class Learning:
         return made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if torch.is_inference_mode_enabled():
+            raise errors.InputError("A learner unpickled in torch.inference_mode() cannot learn. Unpickle it outside.")
         vars(self).update(state, _cache=Cache(), _copies=Copies(), snapshots=Snapshots())
         self.generators = {name: Generator() for name in state["generators"]}
         for name, content in state["generators"].items():
@@ -138,9 +140,7 @@ class Learning:
 
     def follow(self, loss: Tensor, gradients: Mapping[nn.Parameter, Tensor | None]) -> None:
         """Take one optimizer step along the gradients of some parameters, if they and the loss are finite."""
-        norm = get_total_norm(
-            [g.coalesce().values() if g.is_sparse else g for g in gradients.values() if g is not None]
-        )
+        norm = total_norm(gradients.values())
         self.guard.record(self.steps, loss.detach(), norm)
         self.optimization.follow(self.steps, gradients, norm)
         self._cache.clear()

@@ -62,14 +62,14 @@ class Memory:
         self.labels: list[Label] = []
         self.kind: Kind | None = None
         self._pasts: weakref.WeakSet[Past] = weakref.WeakSet()
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_pasts", "_changing")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._pasts, self._changing = weakref.WeakSet(), threading.Lock()
+        self._pasts, self._changing = weakref.WeakSet(), threading.RLock()
 
     def __len__(self) -> int:
         return self.filled
@@ -122,6 +122,8 @@ class Memory:
             alike = round(len(slots) * (self.offered - self.holes - self.missed) / max(self.filled, 1))
             self.holes, self.missed = self.holes + len(slots), self.missed + max(0, alike - len(slots))
             self.filled -= len(slots)
+            if not self.filled:
+                self.offered = self.holes = self.missed = 0
 
     def samples(self, label: Label = ...) -> tuple[Any, list[Label]]:
         """All samples, or those of one label, as tensors like those passed to `observe`, and their labels."""
@@ -219,7 +221,7 @@ class Past(Memory):
         self.home = memory.home
         self.holes, self.missed, self.labels, self.kind = memory.holes, memory.missed, memory.labels, memory.kind
         self.replaced: list[tuple[str, Tensor | None, Tensor | None]] = []
-        self._memory, self._changing = memory, threading.Lock()
+        self._memory, self._changing = memory, threading.RLock()
         self._read: dict[str, Tensor] | None = None
         memory._pasts.add(self)
 
@@ -228,8 +230,8 @@ class Past(Memory):
         """The columns at that time."""
         with self._memory._changing:
             if self._read is None:
-                self._read = {name: column.clone() for name, column in self._memory.columns.items()}
-                self._undo(self._read)
+                self._read = {name: column[: self.filled].clone() for name, column in self._memory.columns.items()}
+                self._undo(self._read, self.filled)
             return self._read
 
     def restore(self) -> None:
@@ -239,14 +241,16 @@ class Past(Memory):
             self._memory.filled, self._memory.offered = self.filled, self.offered
             self._memory.holes, self._memory.missed = self.holes, self.missed
 
-    def _undo(self, columns: dict[str, Tensor]) -> None:
+    def _undo(self, columns: dict[str, Tensor], filled: int | None = None) -> None:
+        """Undo all changes in these columns, which may have only the slots that were filled."""
         for name, slots, old in reversed(self.replaced):
             if old is None:
                 columns.pop(name, None)
             elif slots is None:
-                columns[name] = old.clone()
+                columns[name] = old[:filled].clone()
             else:
-                columns[name][slots] = old
+                there = slots < len(columns[name])
+                columns[name][slots[there]] = old[there.to(old.device)]
 
 
 def _free(device: torch.device) -> int | None:

@@ -186,11 +186,12 @@ class Network(nn.Module):
         for part in narrow:
             if _planar not in part._forward_pre_hooks.values():
                 part.register_forward_pre_hook(_planar)
-        others = {id(part.weight) for part in narrow}
         layout = torch.contiguous_format if self.planar else torch.channels_last
-        for parameter in self.parameters():
-            if parameter.ndim == 4 and id(parameter) not in others:
-                parameter.data = parameter.data.to(memory_format=layout)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.ConvTranspose2d) and module not in narrow:
+                for parameter in module.parameters(recurse=False):
+                    if parameter.ndim == 4:  # not a bias
+                        parameter.data = parameter.data.to(memory_format=layout)
         return self
 
     def in_precision(self, precision: str) -> "Network":
@@ -210,6 +211,11 @@ class Network(nn.Module):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `state` returned, and `extra_state` if it is there."""
         saved = {name: value for name, value in state.items() if not name.startswith("buffer/")}
+        for path, value in saved.items():  # a buffer may have another shape by now, or be None before the first step
+            owner, _, name = path.rpartition(".")
+            buffers = self.get_submodule(owner)._buffers
+            if name in buffers and ((known := buffers[name]) is None or known.shape != value.shape):
+                buffers[name] = torch.empty_like(value, device=self.head.weight.device)
         self.load_state_dict(self.extra_state() | saved)
         for path in state.keys() - saved.keys():
             owner, _, name = path.removeprefix("buffer/").rpartition(".")
@@ -256,10 +262,20 @@ class Network(nn.Module):
         except errors.InputError:
             raise
         except Exception as error:
-            if "view size is not compatible" in str(error) and not self.planar:
+            if sample.ndim == 4 and not self.planar:  # it may need channels to come first, as `view` does
                 self.planar = True
-                return self.channels_last().check_sample(sample, columns)
+                try:
+                    return self.channels_last().check_sample(sample, columns)
+                except errors.InputError:
+                    self.planar = False
+                    self.channels_last()
+                    raise
             cause = str(error).partition("\n")[0]
+            if self.replaced and wrapping.works(self.trunk, self.replaced, arguments):
+                raise wrapping.HeadError(
+                    f"{type(self.trunk).__name__} needs its layer '{name}', which the head would replace: {cause}. If "
+                    "another layer classifies, name it: Learner(model, head='...')."
+                ) from None
             integers = (
                 " If they are not tokens, pass floats." if columns is None and not sample.is_floating_point() else ""
             )

@@ -65,6 +65,7 @@ def stairs(every: int = 1000, factor: float = 0.5) -> Schedule:
     return lambda step: factor ** (step // every)
 
 
+SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "square_avg")  # as torch's optimizers name them
 OPTIMIZERS: dict[str, Callable[..., Factory]] = {"sgd": sgd, "adam": adam, "adamw": adamw, "rmsprop": rmsprop}
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "constant": constant,
@@ -151,7 +152,7 @@ class Optimization:
 
     def follow(self, step: int, gradients: Mapping[nn.Parameter, Tensor | None], norm: Tensor) -> None:
         """Take step number `step` along the gradients, whose total norm is `norm`."""
-        scale = None if self.clip is None else (self.clip / (norm + 1e-6)).clamp(max=1)
+        scale = self.scale(norm)
         for group, rate in zip(self.optimizer.param_groups, self.scheduled(step), strict=True):
             for parameter in group["params"]:
                 gradient = gradients.get(parameter)
@@ -159,6 +160,10 @@ class Optimization:
             if self.schedule is not None:
                 group["lr"] = rate
         self.optimizer.step()
+
+    def scale(self, norm: Tensor) -> Tensor | None:
+        """The factor that brings gradients of this total norm down to the maximum; None without one."""
+        return None if self.clip is None else (self.clip / (norm + 1e-6)).clamp(max=1)
 
     def scheduled(self, step: int) -> list[float]:
         """The learning rate of each group in step number `step`."""
@@ -188,7 +193,8 @@ class Optimization:
     def replace(self, old: Sequence[nn.Parameter], new: Sequence[nn.Parameter]) -> None:
         """Replace old parameters with new ones, which may have more or fewer rows.
 
-        Every row keeps its state in the optimizer; that of a new row is zero.
+        Every row keeps its state in the optimizer. That of a new row is zero, except mean squares: they start at the
+        mean of the other rows, since the first steps of a new class would otherwise be several times too long.
         """
         successors = dict(zip(old, new, strict=True))
         for group in self.optimizer.param_groups:
@@ -197,7 +203,7 @@ class Optimization:
             known = self.optimizer.state.pop(before, None) if after is not before else None
             if known is not None and _resizable(known, before):
                 self.optimizer.state[after] = {
-                    key: _resized(value, after) if isinstance(value, Tensor) and value.ndim else value
+                    key: _resized(value, after, key in SQUARES) if isinstance(value, Tensor) and value.ndim else value
                     for key, value in known.items()
                 }
 
@@ -272,9 +278,9 @@ def _resizable(known: Mapping[str, Any], parameter: nn.Parameter) -> bool:
     return all(value.shape == parameter.shape for value in rows) and "step_size" not in known  # Rprop's
 
 
-def _resized(value: Tensor, parameter: nn.Parameter) -> Tensor:
-    """A value in the shape of the parameter, which may have grown in any dimension: new entries are zero."""
+def _resized(value: Tensor, parameter: nn.Parameter, mean: bool) -> Tensor:
+    """A value in the shape of the parameter, which may have grown in any dimension: new entries are zero, or a mean."""
     kept = value[tuple(map(slice, parameter.shape))]
-    resized = value.new_zeros(parameter.shape)
+    resized = value.new_full(parameter.shape, float(value.mean()) if mean and value.numel() else 0.0)
     resized[tuple(map(slice, kept.shape))] = kept
     return resized

@@ -252,7 +252,7 @@ Datasets with defaults of their own:
 ## How a run is computed
 
 These change the speed, and may change the last bits, but not the experiment. They are recorded in `status.json`. A run
-resumes only under the conditions it was started with, unless you pass `--anyway`; with `auto`, a resumed run keeps them.
+resumes only under the conditions it was started with, unless you pass `--anyway`; with `auto`, it keeps them.
 
 {table(CONDITIONS)}
 """

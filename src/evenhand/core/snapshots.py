@@ -39,7 +39,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.users = 0
-        self.passing = threading.Lock()  # for networks that may store something in a forward pass
+        self.passing = threading.RLock()  # for networks that may store something in a forward pass
         self.copies = Copies()
         self.kept = Kept()
 
@@ -110,7 +110,7 @@ class Snapshots:
 
     def __init__(self) -> None:
         self.turn = threading.RLock()  # held by whoever changes the learner
-        self.lock = threading.Lock()  # held only briefly
+        self.lock = threading.RLock()  # held only briefly; a signal handler may predict meanwhile
         self.stepping = False
         self.changes = 0  # counts steps, and changes of the learning rate
         self.last: Snapshot | None = None

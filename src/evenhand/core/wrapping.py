@@ -108,9 +108,9 @@ def trial(
         )
     found = {key: value for key, value in returned.items() if not passages or (passed and _same(value, *passed[-1]))}
     if output is not None and None in returned:
-        raise errors.InputError(f"{kind} returns one tensor, not several by name or number. Leave out output=...")
+        raise HeadError(f"{kind} returns one tensor, not several by name or number. Leave out output=...")
     if output is not None and output not in returned:
-        raise errors.unknown(f"output of this {kind}", output, map(str, returned))
+        raise HeadError(str(errors.unknown(f"output of this {kind}", output, map(str, returned))))
     if passages and not passed:
         raise HeadError(
             f"{kind} does not use its layer '{name}', which the head has replaced. Name the layer that classifies: "
@@ -125,10 +125,25 @@ def trial(
     fitting = [key for key, value in found.items() if value.shape[1:] == (dim,)] or list(found)
     key = fitting[0] if output is None else output
     if key not in found:
-        raise errors.InputError(f"The output '{output}' of {kind} is not what its layer '{name}' passes on.")
-    if passages and not _same_in_training(copied, arguments, key, passed):
+        raise HeadError(f"The output '{output}' of {kind} is not what its layer '{name}' passes on.")
+    if not _same_in_training(copied, arguments, key, passed):
         raise HeadError(f"In training, {kind} returns something else before its logits. Make it return them first.")
     return key, found[key]
+
+
+@torch.no_grad()
+def works(trunk: nn.Module, replaced: Replaced, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+    """Whether a module processes a sample with its own layer in place."""
+    if isinstance(trunk, Passage):
+        return False
+    whole = cloned(trunk).eval()
+    replaced.put(whole, replaced.layer)
+    positional, named = arguments
+    try:
+        whole(*positional, **named)
+    except Exception:
+        return False
+    return True
 
 
 def _same_in_training(copied: nn.Module, arguments: Any, key: Key, passed: list[tuple[Tensor, Tensor]]) -> bool:
@@ -141,7 +156,9 @@ def _same_in_training(copied: nn.Module, arguments: Any, key: Key, passed: list[
     try:
         with seeded(0, "trial"):
             value = picked(copied.train()(*positional, **named), key)
-    except Exception:  # some modules cannot take two equal samples; a step will tell
+    except Exception as error:  # some modules cannot take two equal samples; a step will tell
+        if "view size is not compatible" in str(error):  # with one sample it may be
+            raise
         return True
     return not passed or _same(value, *passed[-1])
 

@@ -13,6 +13,8 @@ Deviations
 1. Distances are squared Euclidean, features in eval mode from raw views.
 2. L is the sum of two means as in ER; its code takes one mean over all samples: `reduction="joint"`.
 3. The number of candidates per class is 2 by default; its authors use different numbers for different datasets.
+4. If the memory has no slots beyond its evaluation points, fewer of these are drawn, or later classes would find no
+   place.
 
 Cost: ER's 60, and forward passes that grow with the number of classes C: 2 x 2C + 10 in retrieval and 4C + 10 in
 storage, 160 against 60 with the ten classes of the check.
@@ -76,9 +78,11 @@ class HighestShapley(Shapley):
         late = batch[room:]
         if not len(late) or not memory.size:
             return
-        points = balanced(memory, self.n, generator)
+        for n in range(self.n, 0, -1):
+            points = balanced(memory, n, generator)
+            if len(free := outside(memory, points)):
+                break
         rare = self.rare(learner, late)
-        free = outside(memory, points)
         slots = free[torch.randperm(len(free), generator=generator)[: self.n * len(learner.labels)]]
         if not len(slots):
             return

@@ -8,11 +8,11 @@ norm of the old ones, before the test:
 
 Deviations
 ----------
-1. Its own paper trains with distillation, which `distil=True` adds: the aligned network of the last boundary teaches
-   the old classes on B and on R, at temperature 2 and on dot logits, also under `+uer`. Each mean of ER becomes
+1. Its own paper trains with distillation, which `distil=True` adds: the network of the last boundary teaches the old
+   classes on B and on R, at temperature 2 and on dot logits, also under `+uer`. Each mean of ER becomes
 
        (1 - s) E[l(p(x), y)] + s E[KL(p'(x) || p(x))],   s = old classes / classes seen so far
-2. Later stages continue from the aligned weights; with `persist=False` only the test uses them.
+2. Later stages continue from the aligned weights, and the teacher has them; with `persist=False` only the test does.
 3. The UER paper does not mention the non-negative weights. Its own paper has them, so that the norm of a class reflects
    the size of its logits; `clip=False` leaves them out.
 

@@ -40,7 +40,7 @@ class MostInterfered:
         errors.whole("The 'candidates' parameter of mir", self.candidates, 1)
 
     def __call__(self, learner: Learner, batch: Batch) -> Batch | None:
-        slots = learner.memory.sample(self.candidates, learner.generators["retrieval"])
+        slots = learner.memory.sample(max(self.candidates, learner.replay), learner.generators["retrieval"])
         if len(slots) <= learner.replay:
             return learner.recall(slots)
         candidates = learner.memory.read(slots)
