@@ -160,7 +160,8 @@ def test_report_covers_the_runs(capsys, root, tmp_path):
             ["run", "er", "--engine", "inline", "--workers", "5"],
             "--workers must be 1 with --engine inline. Got 5",
         ),
-        (["bench", "--threads", "-3"], "The number of 'threads' must be a whole number of at least 1. Got -3 instead."),
+        (["bench", "--threads", "-3"], "The number of 'threads' must be a whole number in [1, 1024]. Got -3 instead."),
+        (["bench", "--threads", "3000000000"], "The number of 'threads' must be a whole number in [1, 1024]."),
         (["bench", "--rounds", "1"], "The number of 'rounds' must be a whole number of at least 6"),
         (["bench", "--parts", "load"], "There is no part of the benchmark called 'load'"),
         (

@@ -267,7 +267,8 @@ def test_a_damaged_run_is_named_and_neither_run_again_nor_in_the_way_of_the_othe
     status.write_text(status.read_text()[:30])
     code, out, err = call(capsys, own, *options, "--methods", "er,uer")
     document, rows = rows_of(out)
-    problem = f"{status.relative_to(tmp_path)} is damaged: it is not valid JSON. Remove its folder to restart the run."
+    problem = f"{status.relative_to(tmp_path)} is damaged: it is not valid JSON. Remove its status.json and repeat the "
+    problem += "command."
     assert (code, err, document["problems"]) == (1, f"{problem}\n", [problem])
     assert (rows["ER", "accuracy"]["seeds"], rows["Ours", "accuracy"]["seeds"]) == ([], [0])
     assert len(status.read_text()) == 30

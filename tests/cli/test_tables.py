@@ -1,12 +1,17 @@
+import json
+from pathlib import Path
+
 import pytest
 
-from evenhand.cli import app, tables
+from evenhand.cli import app, bench, tables
 from evenhand.cli.data import datasets_table
 from evenhand.cli.run import results_table
+from evenhand.cli.tune import tuning_table
 from experiment.folders import spec_of, write
 
 LONG = "mir(candidates=100)+uer(alpha=0.3)"
 WIDTHS = [40, 60, 80, 100, 140]
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture
@@ -59,6 +64,28 @@ def test_no_number_is_cut(printed, width, names):
 def test_a_wide_terminal_has_every_name_in_one_line(printed):
     lines = printed(results_table, [summary()], [LONG])
     assert sum(f"│ {LONG} │     95.1 │        ± 12.3 │" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("width", WIDTHS[1:])
+@pytest.mark.parametrize("part", ["steps", "precision"])
+def test_the_times_of_steps_are_never_cut(printed, width, part):
+    record = json.loads((RESULTS / f"bench/{part}.json").read_text())
+    made, rows = getattr(bench, f"_{part}"), record[part]
+    for own in [rows] if "rows" in rows else rows.values():
+        text = "\n".join(printed(made, "Reduced ResNet18", own, width=width))
+        assert "…" not in text
+        for row in own["rows"].values():
+            assert f"{row['median_ms']:.1f}" in text
+            assert f"{row['to_plain']['low']:.3f} to {row['to_plain']['high']:.3f}" in text
+
+
+@pytest.mark.parametrize("width", WIDTHS[1:])
+def test_the_values_of_points_are_never_cut(printed, width):
+    values = {"alpha": 0.123456, "lr": 0.0316228, "candidates": 100}
+    numbers = {"accuracy": 0.5, "interval": 0.01, "seeds": 3, "diverged": False, "given_up": 0}
+    text = "\n".join(printed(tuning_table, [{"values": values, **numbers}] * 2, 1, width=width))
+    assert text.count("0.123456") == text.count("0.0316228") == text.count("± 1.0") == 2
+    assert "chosen" in text or width < 80  # then its letters stand below one another
 
 
 @pytest.mark.parametrize("width", WIDTHS)

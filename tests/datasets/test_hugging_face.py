@@ -159,6 +159,20 @@ def test_the_names_of_both_splits_are_numbered_together(tmp_path):
     assert dataset.names(dataset.test_y) == ["c", "a", "b", "c"]
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"train.parquet": ("cat", "dog"), "test.parquet": ("dog", "cat")},
+        {"train-0.parquet": ("cat", "dog"), "train-1.parquet": ("cat", "dog", "owl"), "test.parquet": ("cat", "dog")},
+    ],
+)
+def test_files_that_number_their_classes_differently(tmp_path, files):
+    path = write(tmp_path / "mine", {name: parquet(hf(ROWS, names)) for name, names in files.items()})
+    sentence = r"declares other classes than the files before it, or in another order: '(dog|owl)' instead of"
+    with pytest.raises(InputError, match=sentence):
+        load(path)
+
+
 def test_columns_that_are_named(tmp_path):
     contents = [content for content, _ in ROWS]
     rows = table([0, 1] * 5, [flat(200)] * 10, photo=contents, animal=["cat", "dog"] * 5)

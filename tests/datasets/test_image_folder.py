@@ -179,6 +179,10 @@ def test_a_class_of_which_nothing_is_left(tmp_path):
             {f"{name}.png": b"" for name in ("train/a/0", "train/b/0", "val/a/0", "val/c/0")},
             r"The class 'b' is in only one of .*mine/train and .*mine/val",
         ),
+        (
+            {f"{name}.png": b"" for name in ("train/a/0", "train/b/0", "training/a/0", "training/b/0", "test/a/0")},
+            r"mine/train and .*mine/training are both named like the same split",
+        ),
     ],
 )
 def test_folders_that_cannot_be_used(tmp_path, files, sentence):
@@ -228,6 +232,12 @@ def test_size_and_skip_bad_apply_only_to_custom_images():
     for options in ({"size": 8}, {"skip_bad": True}):
         with pytest.raises(InputError, match=r"--size and --skip-bad apply only to custom images.*not to cifar10"):
             datasets.load("cifar10", **options)
+
+
+def test_the_name_of_a_class_can_be_printed(tmp_path):
+    for name in ("caf\udce9", "tea"):
+        write(tmp_path / "mine" / name, {f"{number}.png": flat(number) for number in range(2)})
+    assert datasets.load(f"folder:{tmp_path / 'mine'}").classes == ("caf?", "tea")
 
 
 def test_folders_that_are_links(tmp_path):

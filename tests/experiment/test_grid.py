@@ -89,6 +89,11 @@ def test_the_root_may_be_in_the_home_directory(grid, monkeypatch):
     assert str(grid('methods = "er"\nroot = "~/runs"').root) == "/home/somebody/runs"
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfmethods = 'er'")
+    assert [spec.method for spec in read_grid(tmp_path / "marked.toml").specs] == ["er"]
+
+
 def test_a_file_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(errors.InputError, match="none.toml cannot be read: No such file"):
         read_grid(tmp_path / "none.toml")

@@ -10,6 +10,7 @@ import torch
 from evenhand import errors, files
 from evenhand.core import draws
 from evenhand.core.network import DualLinear
+from evenhand.datasets import pinned
 from evenhand.experiment import lock
 from evenhand.experiment.engine.dispatch import run_all
 from evenhand.experiment.folder import Folder
@@ -232,6 +233,11 @@ def test_a_finished_run_is_not_taken_for_one_with_other_images(tmp_path, own):
     assert run(spec, tmp_path / "runs") == made
     (tmp_path / "mine.npz").unlink()
     assert run(spec, tmp_path / "runs") == made  # what is gone contradicts nothing
+
+
+def test_only_known_images_need_no_look():
+    assert all(map(pinned, ("fashion-cut", "cifar10", "cifar100", "fashion-mnist")))
+    assert not any(map(pinned, ("miniimagenet", "tinyimagenet", "mnist", "npz:mine.npz")))
 
 
 def test_a_process_that_was_taken_over_changes_nothing(tmp_path):

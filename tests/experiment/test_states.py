@@ -93,6 +93,31 @@ def test_a_damaged_state_gives_way_to_the_one_before_it(begun, whole, damage):
     assert not begun.previous.exists()
 
 
+def test_the_state_that_served_is_not_lost_with_the_damaged_one(begun):
+    """The next checkpoint moves `state` over `previous`, and may be killed before it has written its own."""
+    good = begun.previous.read_bytes()
+    begun.state.write_bytes(begun.state.read_bytes()[:-1])
+    with pytest.raises(Interrupted):
+        run(SPEC, begun.path.parent, stop=lambda: True)
+    assert good in (begun.state.read_bytes(), begun.previous.read_bytes())
+
+
+def test_a_damaged_record_is_restored_from_the_state(tmp_path, whole):
+    shutil.copytree(whole.path, tmp_path / SPEC.key)
+    metrics = tmp_path / SPEC.key / "metrics.jsonl"
+    before = metrics.read_bytes()
+    metrics.write_bytes(before[:-10])
+    with pytest.raises(errors.RunError, match=r"metrics.jsonl is damaged\. Remove its status.json and repeat"):
+        run(SPEC, tmp_path)
+    (tmp_path / SPEC.key / "status.json").unlink()
+    run(SPEC, tmp_path)
+    assert metrics.read_bytes() == before
+    (tmp_path / SPEC.key / "state.safetensors").unlink()
+    metrics.write_bytes(before[:-10])
+    with pytest.raises(errors.RunError, match=r"metrics.jsonl is damaged\. Remove its folder to restart the run"):
+        run(SPEC, tmp_path)
+
+
 def test_two_damaged_states_are_named_and_kept(begun):
     for path in (begun.state, begun.previous):
         path.write_bytes(path.read_bytes()[:-1])

@@ -67,6 +67,18 @@ def test_only_what_trains_alike_answers():
         assert not run.answers(other)
 
 
+@pytest.mark.parametrize(
+    ("method", "rows"),
+    [
+        ("er+dot", ["er+dot", "er+cos"]),
+        ("lucir+dot", ["lucir+dot", "lucir+cos"]),
+        ("uer+ema+cos", ["uer+cos+ema", "uer+dot+ema"]),
+    ],
+)
+def test_a_form_to_test_with_takes_the_place_of_the_method_s_own(tmp_path, method, rows):
+    assert [row.spec.method for row in run(spec_of(method, tests="cos, dot"), tmp_path).rows()] == rows
+
+
 @pytest.mark.parametrize("method", ["uer", "scr", "pcr"])
 def test_every_test_is_the_row_that_a_run_of_its_own_would_give(tmp_path, method):
     tested = spec_of(method, tests="cos, ema(decay=0.8), ncm+ema(decay=0.8)")
@@ -153,9 +165,7 @@ def test_records_of_before_tests_had_names(tmp_path):
     assert finished(spec_of("uer+cos"), [tmp_path]).tested_as(spec_of("uer+cos")).accuracy == result.rows()[1].accuracy
 
 
-@pytest.mark.parametrize(
-    ("method", "tests"), [("er+cos", "dot"), ("er+ema", "ema(decay=0.5)"), ("er+ema+ncm", "cos, ema(decay=0.5)+ncm")]
-)
+@pytest.mark.parametrize(("method", "tests"), [("er+ema", "ema(decay=0.5)"), ("er+ema+ncm", "cos, ema(decay=0.5)+ncm")])
 def test_a_test_whose_row_has_no_name_is_refused_before_training(method, tests):
     with pytest.raises(errors.InputError, match="cannot be composed"):
         spec_of(method, tests=tests)

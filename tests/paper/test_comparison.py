@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -121,6 +122,29 @@ def test_further_tests_are_rows_of_the_same_runs(tmp_path):
     assert rendering.progress == "0 of 2 runs finished."  # ER was not tested with averaged weights
     with pytest.raises(errors.InputError, match="There is no way to test called 'uer'"):
         with_tests(item, "uer")
+
+
+def test_rows_of_further_tests_are_named_like_the_paper_s():
+    item = with_tests(select(load_item("table2"), 1, ["cifar100"], [1000], ["er", "finetune", "iid", "iid++"]), "ema")
+    compared = {row.name: row.memory for row in Rendering(item, []).rows}
+    assert {"ER + EMA", "FINE-TUNE + EMA", "IID + EMA", "IID++ + EMA"} <= set(compared)
+    assert {name for name, memory in compared.items() if memory is None} == {
+        *("FINE-TUNE", "IID", "IID++"),
+        *("FINE-TUNE + EMA", "IID + EMA", "IID++ + EMA"),
+    }
+
+
+def test_what_should_not_be_averaged_without_a_word():
+    item = select(load_item("table2"), 2, ["cifar100"], [1000], ["er"])
+    one, two = (result(spec) for spec in item.specs)
+
+    def said(first, second):
+        runs = [replace(one, environment=first), replace(two, environment=second)]
+        return Rendering(item, runs).progress.removeprefix("2 of 2 runs finished.").strip()
+
+    assert said({"data": "a"}, {"precision": "fp32"}) == ""
+    assert said({}, {"precision": "bf16"}) == "1 of these 2 in bf16, the others in fp32."
+    assert said({"data": "a"}, {"data": "b"}).startswith("Not all runs on cifar100 saw the same images")
 
 
 def test_runs_that_train_and_are_tested_alike_answer_for_each_other(tmp_path):

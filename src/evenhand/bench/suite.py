@@ -35,7 +35,7 @@ def measure(parts: list[str], rounds: int, threads: int | None, methods: str | N
         if part not in PARTS:
             raise errors.unknown("part of the benchmark", part, PARTS)
     if threads is not None:
-        errors.whole("The number of 'threads'", threads, 1)
+        errors.whole("The number of 'threads'", threads, 1, 1024)
     chosen = _method_names(methods or "all") if "methods" in parts else []
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     measured = {part: PARTS[part](rounds) for part in parts if part != "methods"}

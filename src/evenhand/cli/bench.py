@@ -1,12 +1,13 @@
 """`evenhand bench`: measure speed."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
 
 from evenhand.cli.options import Json, print_json
 from evenhand.cli.prepare import comma_separated
-from evenhand.cli.tables import print_line, stdout
+from evenhand.cli.tables import fitting, print_line, stdout
 from evenhand.errors import InputError, wrong
 
 
@@ -88,33 +89,33 @@ def print_measured(measured: dict[str, Any]) -> None:
 
 
 def _steps(setting: str, part: dict[str, Any]) -> Table:
-    table = Table(title=setting, title_justify="left")
-    for name in ("step", "ms", "/ plain loop", "95 % interval", "samples/s", "GFLOP/s", "of GEMM peak", "outside"):
-        table.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
-    for name, row in part["rows"].items():
-        took = row["to_plain"]
-        outside = "" if row["outside"] is None else f"{row['outside']:.1%}"
-        numbers = (f"{row['median_ms']:.1f}", f"{took['median']:.3f}", f"{took['low']:.3f} to {took['high']:.3f}")
-        rates = (f"{row['samples_per_second']:.0f}", f"{row['gflops']:.1f}", f"{row['of_peak']:.0%}", outside)
-        table.add_row(name, *numbers, *rates)
-    return table
+    rates = {
+        "samples/s": [f"{row['samples_per_second']:.0f}" for row in part["rows"].values()],
+        "GFLOP/s": [f"{row['gflops']:.1f}" for row in part["rows"].values()],
+    }
+    return _timed(setting, part, rates, ("samples/s", "GFLOP/s", "outside"))
 
 
 def _precision(setting: str, part: dict[str, Any]) -> Table:
-    table = Table(title=setting, title_justify="left")
-    for name in ("step", "ms", "/ plain loop", "95 % interval", "of GEMM peak", "outside", "run of CIFAR-100"):
-        table.add_column(name, justify="left" if name == "step" else "right", no_wrap=True)
-    for name, row in part["rows"].items():
-        took, run = row["to_plain"], row["run_seconds"]
-        table.add_row(
-            name,
-            f"{row['median_ms']:.1f}",
-            f"{took['median']:.3f}",
-            f"{took['low']:.3f} to {took['high']:.3f}",
-            f"{row['of_peak']:.0%}",
-            "" if row["outside"] is None else f"{row['outside']:.1%}",
-            "" if run is None else f"{run / 60:.1f} min",
-        )
+    seconds = [row["run_seconds"] for row in part["rows"].values()]
+    runs = {"run of CIFAR-100": ["" if run is None else f"{run / 60:.1f} min" for run in seconds]}
+    return _timed(setting, part, runs, ("outside", "of GEMM peak"))
+
+
+def _timed(setting: str, part: dict[str, Any], others: dict[str, list[str]], optional: Sequence[str]) -> Table:
+    """What all tables of steps show, with further columns; the `optional` ones are left out of narrow terminals."""
+    rows = part["rows"].values()
+    columns = {
+        "step": list(part["rows"]),
+        "ms": [f"{row['median_ms']:.1f}" for row in rows],
+        "/ plain loop": [f"{row['to_plain']['median']:.3f}" for row in rows],
+        "95 % interval": [f"{row['to_plain']['low']:.3f} to {row['to_plain']['high']:.3f}" for row in rows],
+        "of GEMM peak": [f"{row['of_peak']:.0%}" for row in rows],
+        "outside": ["" if row["outside"] is None else f"{row['outside']:.1%}" for row in rows],
+        **others,
+    }
+    table = fitting(columns, texts=("step",), optional=optional)
+    table.title = setting
     return table
 
 

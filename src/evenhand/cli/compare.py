@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from evenhand.experiment.result import Result
     from evenhand.report.scenarios import Scenario
 
+LONGEST = 10  # characters of a reference that the table names
+
 
 def compare(
     root: Root = Path("runs"), *, to: str = "er", where: Where = None, json: Json = False, csv: Csv = False
@@ -96,7 +98,8 @@ def _print_comparison(console: Console, rows: Sequence[dict[str, Any]], to: str)
     for title in dict.fromkeys(row["stream"] for row in rows):
         table = Table(**OPEN, title=escape(title), title_justify="left", title_style="bold")
         table.add_column("method", overflow="fold")
-        for name in ("seeds", "accuracy", "95 %", f"minus {to}", "95 %", "pairs"):
+        gap = f"minus {to}" if len(to) <= LONGEST else "difference"  # or a long name would leave no room for others
+        for name in ("seeds", "accuracy", "95 %", gap, "95 %", "pairs"):
             table.add_column(name, justify="right", no_wrap=True)
         for row in rows:
             if row["stream"] == title:

@@ -15,6 +15,7 @@ NARROW = 14  # characters of a wrapped text in a narrow terminal
 NUMBERS = (
     *("classes", "train", "test"),
     *("accuracy", "95 % interval", "previous", "current", "forgetting", "seconds", "seeds"),
+    *("ms", "/ plain loop", "samples/s", "GFLOP/s", "of GEMM peak", "outside", "run of CIFAR-100"),
 )
 OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}  # the looks of a table without lines
 

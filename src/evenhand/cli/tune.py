@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.markup import escape
 from rich.table import Table
 
 from evenhand.cli.options import EXECUTION, RUN_SETTINGS, Anyway, Execution, Json, Root, RunSettings, print_json
-from evenhand.cli.tables import plus_minus, stdout
+from evenhand.cli.tables import fitting, plus_minus, stdout
 from evenhand.errors import InputError
 from evenhand.metrics import percent
 
@@ -96,20 +95,19 @@ def tune(
 
 def tuning_table(points: list[dict[str, Any]], chosen: int) -> Table:
     """One row and one bar per point, with the choice marked."""
-    table = Table(title="Validation accuracy in %", title_justify="left")
-    for name in (*points[0]["values"], "accuracy", "95 % interval", "seeds"):
-        table.add_column(name, justify="right")
-    table.add_column("", no_wrap=True)
     complete = [point["accuracy"] for point in points if not point["diverged"] and not point["given_up"]]
     low, high = min(complete), max(complete)  # a point given up early was tested on fewer classes
-    for number, point in enumerate(points):
-        values = [escape(str(value)) for value in point["values"].values()]
+
+    def cells(number: int, point: dict[str, Any]) -> list[str]:
         accuracy, seeds = percent(point["accuracy"], unit=""), str(point["seeds"])
         if point["diverged"] or point["given_up"]:
             note = "diverged" if point["diverged"] else f"given up at stage {point['given_up']} with {accuracy}"
-            table.add_row(*values, "-", "-", seeds, note, style="dim")
-            continue
+            return ["-", "-", seeds, note, ""]
         bar = "█" * (4 + round(12 * (point["accuracy"] - low) / ((high - low) or 1)))
-        mark, style = (" chosen", "bold") if number == chosen else ("", "")
-        table.add_row(*values, accuracy, plus_minus(point["interval"]), seeds, bar + mark, style=style)
+        return [accuracy, plus_minus(point["interval"]), seeds, "chosen" * (number == chosen), bar]
+
+    names = (*points[0]["values"], "accuracy", "95 % interval", "seeds", "note", "bar")
+    rows = [[*map(str, point["values"].values()), *cells(number, point)] for number, point in enumerate(points)]
+    table = fitting(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), ("note",), ("bar",))
+    table.title = "Validation accuracy in %"
     return table

@@ -263,6 +263,17 @@ def canonical(text: str) -> str:
     return "+".join([*map(spell, trained), *dict.fromkeys(map(spell, ways))])
 
 
+def retested(text: str, way: str) -> str:
+    """The name of a method tested in another way, whose form of the logits takes the place of the method's own.
+
+    >>> retested("uer+ema", "ncm"), retested("er+dot", "cos")
+    ('uer+ema+ncm', 'er+cos')
+    """
+    own, further = terms(text), terms(way)
+    replaced = {"dot", "cos"} if {"dot", "cos"} & {recipe.name for recipe, _ in further} else set()
+    return canonical("+".join(map(spell, [*(term for term in own if term[0].name not in replaced), *further])))
+
+
 def spell(term: Term) -> str:
     """The canonical spelling of a term: defaults left out, parameters in their declared order."""
     recipe, arguments = term

@@ -2,6 +2,6 @@
 
 from evenhand.datasets.arrays import dataset
 from evenhand.datasets.dataset import Dataset, rows_by_class
-from evenhand.datasets.loading import SOURCES, check_name, load
+from evenhand.datasets.loading import SOURCES, check_name, load, pinned
 
-__all__ = ["SOURCES", "Dataset", "check_name", "dataset", "load", "rows_by_class"]
+__all__ = ["SOURCES", "Dataset", "check_name", "dataset", "load", "pinned", "rows_by_class"]

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def read_hugging_face(path: Path, columns: str = "") -> RawData:
         raise errors.InputError(f"{path} has the splits {' and '.join(sorted(splits))}, but none to train on.")
     images, labels, classes = _columns(path, splits.get("train") or files, named)
     both = test is not None and "train" in splits
-    test_images, test_labels, _ = _columns(path, splits[str(test)], named) if both else ([], [], ())
+    test_images, test_labels, test_classes = _columns(path, splits[str(test)], named) if both else ([], [], ())
+    _check_alike(splits[str(test)][0] if both else path, classes, test_classes)
     numbers, classes = _numbered(path, [*labels, *test_labels], classes)
     y, test_y = numbers[: len(labels)], numbers[len(labels) :]
     if not both:
@@ -117,7 +119,9 @@ def _columns(path: Path, files: list[Path], named: list[str]) -> tuple[list[byte
                 raise errors.unknown(f"column of {file}", name, table.column_names)
             images += table.column(image).to_pylist()
             labels += table.column(label).to_pylist()
-            classes = tuple(map(str, features.get(label, {}).get("names", ())))
+            declared = tuple(map(str, features.get(label, {}).get("names", ())))
+            _check_alike(file, classes, declared)
+            classes = classes or declared
         except errors.EvenhandError:
             raise
         except Exception:  # a broken table can raise nearly anything
@@ -128,6 +132,16 @@ def _columns(path: Path, files: list[Path], named: list[str]) -> tuple[list[byte
     if missing := [row for row, content in enumerate(contents) if not isinstance(content, bytes)]:
         raise errors.InputError(f"{path} must contain the bytes of its images. Row {missing[0]} does not.")
     return contents, labels, classes
+
+
+def _check_alike(file: Path, known: tuple[str, ...], declared: tuple[str, ...]) -> None:
+    """Raise if a file numbers its classes in another way than those before it."""
+    if known and declared and known != declared:
+        unlike = next((a, b) for a, b in zip_longest(known, declared, fillvalue="nothing") if a != b)
+        raise errors.InputError(
+            f"{file} declares other classes than the files before it, or in another order: '{unlike[1]}' instead of "
+            f"'{unlike[0]}'. Encode the labels of all files together."
+        )
 
 
 def _column(file: Path, columns: list[str], features: dict[str, Any], kind: str, usual: tuple[str, ...]) -> str:

@@ -32,7 +32,12 @@ def read_image_folder(path: Path) -> RawData:
     upper or lower case, or just `CLASS/IMAGE`: then every fifth image of a class, in order of their names, is held out
     for testing.
     """
-    found = {SPLITS[name.lower()]: folder for name, folder in subfolders(path).items() if name.lower() in SPLITS}
+    found: dict[str, Path] = {}
+    for name, folder in subfolders(path).items():
+        if name.lower() in SPLITS:
+            if other := found.get(SPLITS[name.lower()]):
+                raise errors.InputError(f"{other} and {folder} are both named like the same split. Merge them.")
+            found[SPLITS[name.lower()]] = folder
     training, testing = found.get("train"), found.get("test") or found.get("validation")
     if training and testing:
         train, test = images_by_class(training), images_by_class(testing)
@@ -62,7 +67,8 @@ def labelled(images: Mapping[str, Collection[Any]]) -> tuple[Any, Array]:
 def images_by_class(path: Path) -> Images:
     """Return the images of each subfolder, in order of their names."""
     images: Images = {
-        name: [(str(file), file) for file in _images(folder)] for name, folder in subfolders(path).items()
+        name.encode(errors="replace").decode(): [(str(file), file) for file in _images(folder)]
+        for name, folder in subfolders(path).items()
     }
     if empty := [name for name, own in images.items() if not own]:
         raise errors.InputError(f"The folder of the class '{empty[0]}' in {path} holds no images.")

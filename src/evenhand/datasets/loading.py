@@ -36,6 +36,11 @@ def check_name(name: str) -> str:
     return name
 
 
+def pinned(name: str) -> bool:
+    """Whether a dataset has only one right content, so that no run can have used another."""
+    return name == EMBEDDED or bool(name in SOURCES and SOURCES[name].digest)
+
+
 def load(
     name: str,
     size: int | None = None,

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,11 @@ class Folder:
         """Whether there is a state to resume from."""
         return self.state.exists() or self.previous.exists()
 
+    @property
+    def _remedy(self) -> str:
+        """What to do about a damaged record: a state holds all records, and an unfinished run writes them again."""
+        return "Remove its status.json and repeat the command." if self.state.exists() else files.RESTART
+
     def _check_spec(self) -> None:
         """Raise if spec.json belongs to another run. Fields that it lacks have their default."""
         path = self.path / "spec.json"
@@ -68,9 +73,9 @@ class Folder:
     def status(self) -> dict[str, Any]:
         """Content of status.json; {} for a run that never started."""
         path = self.path / "status.json"
-        status = files.read_json(path) if path.exists() else {}
+        status = files.read_json(path, self._remedy) if path.exists() else {}
         if not (isinstance(status, dict) and isinstance(status.get("environment", {}), dict)):
-            raise errors.RunError(f"{path} is damaged: it is not the status of a run. {files.RESTART}")
+            raise errors.RunError(f"{path} is damaged: it is not the status of a run. {self._remedy}")
         return status
 
     def records(self, name: str = METRICS) -> list[dict[str, Any]]:
@@ -87,11 +92,11 @@ class Folder:
         try:
             for name, digest in status.get("digests", {}).items():
                 if _digest(contents[name]) != digest:
-                    raise errors.RunError(f"{self.path / name} is damaged. {files.RESTART}")
+                    raise errors.RunError(f"{self.path / name} is damaged. {self._remedy}")
             records, timing = (self._parse(name, content) for name, content in contents.items())
             if len(records) != self.spec.stages:
                 stages = f"{len(records)} of {self.spec.stages} stages"
-                raise errors.RunError(f"{self.path / METRICS} is damaged: it has {stages}. {files.RESTART}")
+                raise errors.RunError(f"{self.path / METRICS} is damaged: it has {stages}. {self._remedy}")
             records = [_with_named_tests(record, self.spec) for record in records]
             if not all(_is_complete(record, stage, self.spec) for stage, record in enumerate(records, 1)):
                 raise ValueError("a stage lacks some of its numbers")
@@ -108,7 +113,7 @@ class Folder:
                 environment=environment,
             )
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise errors.RunError(f"The records in {self.path} are damaged. {files.RESTART}") from None
+            raise errors.RunError(f"The records in {self.path} are damaged. {self._remedy}") from None
 
     def restore(self) -> tuple[dict[str, Tensor], dict[str, Any], str]:
         """The last intact state: its tensors, its facts, and a warning if a later state is damaged."""
@@ -116,6 +121,9 @@ class Folder:
         for path in filter(Path.exists, (self.state, self.previous)):
             try:
                 tensors, facts = files.read_state(path)
+                if problems:
+                    with suppress(OSError):
+                        path.replace(self.state)  # or the next checkpoint would move the damaged one over it
                 return tensors, facts, "".join(f"{problem} Resuming from the state before it." for problem in problems)
             except errors.RunError as error:
                 problems.append(str(error))
@@ -125,13 +133,13 @@ class Folder:
         try:
             return (self.path / name).read_bytes()
         except OSError as error:
-            raise errors.RunError(f"{self.path / name} cannot be read: {error.strerror}. {files.RESTART}") from None
+            raise errors.RunError(f"{self.path / name} cannot be read: {error.strerror}. {self._remedy}") from None
 
     def _parse(self, name: str, content: bytes) -> list[dict[str, Any]]:
         try:
             return [json.loads(line) for line in content.splitlines()]
         except (ValueError, RecursionError):
-            raise errors.RunError(f"{self.path / name} is damaged. {files.RESTART}") from None
+            raise errors.RunError(f"{self.path / name} is damaged. {self._remedy}") from None
 
     # Writing ----------------------------------------------------------------------------------------------------------
 

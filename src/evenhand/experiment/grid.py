@@ -45,7 +45,7 @@ def read_grid(path: Path) -> Grid:
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Read a TOML file; `what` describes it in errors."""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise errors.InputError(f"The {what} {path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

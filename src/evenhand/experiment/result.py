@@ -44,10 +44,7 @@ class Result:
 
     def rows(self) -> list["Result"]:
         """One result for each way in which the run was tested, as if each were a run of its own."""
-        names = [
-            self.spec.method,
-            *(registry.canonical(f"{self.spec.method}+{way}") for way in self.spec.ways.others()),
-        ]
+        names = [self.spec.method, *(registry.retested(self.spec.method, way) for way in self.spec.ways.others())]
         return [self.tested_as(self.spec.model_copy(update={"method": name, "tests": ""})) for name in names]
 
     def summary(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from evenhand.core.learner import Learner
 from evenhand.core.method import Method
 from evenhand.core.network import Network
 from evenhand.core.settings import Conditions
-from evenhand.datasets import Dataset, load
+from evenhand.datasets import Dataset, load, pinned
 from evenhand.experiment.environment import environment, hardware, stop_requests
 from evenhand.experiment.evaluate import HeadWatch, evaluate
 from evenhand.experiment.folder import Folder
@@ -173,9 +173,9 @@ def run(
 
 
 def finished_result(folder: Folder, dataset: Dataset | None = None) -> Result | None:
-    """The result of a finished run, or None. Raises if its custom images have changed since; missing images pass."""
+    """The result of a finished run, or None. Raises if its images have changed since; missing images pass."""
     result, spec = folder.result(), folder.spec
-    if result is None or ":" not in spec.data:
+    if result is None or pinned(spec.data):
         return result
     with suppress(errors.InputError):
         dataset = dataset or load(*spec.source)

@@ -67,7 +67,7 @@ class Spec(Settings, BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> "Spec":
         for way in registry.ways(self.tests):
-            registry.resolve(f"{self.method}+{way}")  # the name of its row; raises if the way does not fit the method
+            registry.resolve(registry.retested(self.method, way))  # the name of its row; raises if it does not fit
         check_views("run", self.augment, self.views)
         own = getattr(streams.resolve(self.order), "stages", None)
         if own == 1 and self.stages != 1:

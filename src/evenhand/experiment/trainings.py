@@ -32,11 +32,12 @@ class Archive:
 
     def find(self, spec: Spec) -> Result | None:
         """The result of a finished run whose tests include those of a spec; its own run comes first."""
-        own = (Folder(root, spec) for root in self.roots if (root / spec.key).is_dir())
+        key, stream = spec.key, spec.stream
+        own = (Folder(root, spec) for root in self.roots if (root / key).is_dir())
         others = (
             Folder(path.parent, donor)
             for path in self._folders
-            if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec)
+            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec)
         )
         damaged: dict[Spec, str] = {}
         for folder in chain(own, others):
@@ -50,9 +51,9 @@ class Archive:
 
     def begun(self, spec: Spec) -> Spec | None:
         """The spec of an interrupted or running run whose tests include those of a spec; its own run comes first."""
-        own = [root / spec.key for root in self.roots]
-        for path in (*own, *self._folders):
-            if spec.stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
+        key, stream = spec.key, spec.stream
+        for path in (*(root / key for root in self.roots), *self._folders):
+            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
                 with suppress(errors.RunError):
                     if Folder(path.parent, donor).status().get("state") in ("running", "failed"):
                         return donor

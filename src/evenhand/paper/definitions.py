@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand import errors
+from evenhand.core import registry
 from evenhand.experiment import grid
 from evenhand.experiment.estimate import Group
 from evenhand.experiment.result import Result, by_setting
@@ -122,7 +123,7 @@ class Item(BaseModel):
         """Its settings, named as the paper does, or by all their differences where two names would be equal."""
         settings = self.settings()
         published = [self.published_for(spec) for spec in settings]
-        names = [row.title if row else method_title(spec.method) for row, spec in zip(published, settings, strict=True)]
+        names = [row.title if row else row_title(spec) for row, spec in zip(published, settings, strict=True)]
         counts = Counter((spec.data, spec.memory, name) for spec, name in zip(settings, names, strict=True))
         finished = {runs[0].spec.setting: tuple(runs) for runs in by_setting(list(results))}
         rows = []
@@ -167,9 +168,16 @@ def duration(hours: float | None) -> str:
     return f"{60 * hours:.0f} min" if hours < 1 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
+def row_title(spec: Spec) -> str:
+    """Name a setting as the paper does: by its method, or by its order if the paper lists that among the methods."""
+    if spec.order not in ORDERS:
+        return method_title(spec.method)
+    return " + ".join([spec.order.upper(), *(recipe.name.upper() for recipe, _ in registry.split(spec.method)[1])])
+
+
 def memoryless(spec: Spec) -> bool:
     """Whether the size of the memory has no meaning for a run."""
-    return spec.method == "finetune" or spec.order in ORDERS
+    return [recipe.name for recipe, _ in registry.split(spec.method)[0]] == ["finetune"] or spec.order in ORDERS
 
 
 def definitions_folder() -> Path:

@@ -63,7 +63,7 @@ class Rendering:
         """How much of it has been run, and which curves a figure lacks; a table shows them as rows."""
         if self.item.source == "bench":
             return "Steps are counted and timed; nothing is trained."
-        counts = f"{self.finished} of {len(self.item.runs)} runs finished."
+        counts = f"{self.finished} of {len(self.item.runs)} runs finished.{self._mixture()}"
         if self.item.kind == "table" or not self.results:
             return counts
         lacking = []
@@ -72,6 +72,16 @@ class Rendering:
             if absent := [row.group.label for row in rows if not row.group.runs]:
                 lacking.append(stream if len(absent) == len(rows) else f"{', '.join(absent)} ({stream})")
         return counts + (f" Not run: {'; '.join(lacking)}." if lacking else "")
+
+    def _mixture(self) -> str:
+        """What should not be averaged without a word: runs in two precisions, or on two versions of a dataset."""
+        runs = {result.key: result for result in self.results}.values()
+        fast = sum(run.environment.get("precision") == "bf16" for run in runs)
+        notes = [f"{fast} of these {len(runs)} in bf16, the others in fp32."] if 0 < fast < len(runs) else []
+        for data, own in grouped(runs, lambda run: run.spec.data).items():
+            if len({run.environment.get("data") for run in own} - {None, ""}) > 1:
+                notes.append(f"Not all runs on {data} saw the same images, since the dataset changed in between.")
+        return "".join(f" {note}" for note in notes)
 
     def text_tables(self) -> list[TextTable]:
         """Its tables, or the tables of the points of its figure."""

@@ -40,7 +40,8 @@ def run_all(
     listen(Reused(len(reused), len(reused) + len(missing)))
     wanted = options.conditions.recorded() | ({"threads": threads} if threads else {})
     for name, value in wanted.items():
-        if others := sum(result.environment.get(name, value) != value for result in reused.values()):
+        known = [{"precision": "fp32", **result.environment} for result in reused.values()]  # older runs do not say
+        if others := sum(environment.get(name, value) != value for environment in known):
             runs = "1 run" if others == 1 else f"{others} runs"
             listen(Note("", f"Reusing {runs} made with a different --{name}. To run again, use another --root."))
     kept = {} if threads is not None else _kept_threads(missing, root, None if engine == "ray" else cores())
