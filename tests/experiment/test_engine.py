@@ -186,9 +186,12 @@ def test_a_run_that_another_process_makes_is_busy_or_waited_for(tmp_path, monkey
 
     threading.Thread(target=hold).start()
     held.wait()
-    [result] = run_all(SPECS[:1], tmp_path, RunOptions(patient=True), engine="inline", threads=1)
+    said = []
+    [result] = run_all(SPECS[:1], tmp_path, RunOptions(patient=True), engine="inline", threads=1, listen=said.append)
     assert isinstance(result, Result)
     assert time.monotonic() > released[0]
+    waiting = [event.message for event in said if isinstance(event, Note) and event.key]
+    assert waiting == [f"The run {SPECS[0].key} is locked by process {os.getpid()}. Waiting for it to end."]
 
 
 def test_a_run_whose_folder_is_pruned_as_it_begins_begins_again(tmp_path, monkeypatch):

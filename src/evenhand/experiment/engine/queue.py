@@ -104,6 +104,7 @@ class RunQueue:
         self.outcomes: dict[str, Outcome] = {}
         self._waiting = [(0.0, spec) for spec in specs]  # not before this moment
         self._tries: dict[str, int] = {}
+        self._awaited: set[str] = set()  # held by another process when they were taken
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -119,7 +120,10 @@ class RunQueue:
     def record(self, outcome: Outcome) -> None:
         """Record the outcome of a run, or put the run back to try it again."""
         spec, cause = outcome.spec, outcome.cause if isinstance(outcome, Failure) else None
-        if cause == "busy" and (self.options.patient or spec.key in self._tries):
+        if isinstance(outcome, Failure) and cause == "busy" and (self.options.patient or spec.key in self._tries):
+            if spec.key not in self._awaited:
+                self._awaited.add(spec.key)
+                self.listen(Note(spec.key, f"{outcome.message} Waiting for it to end."))
             self._put_back(spec)  # a worker that has just died may still hold it
             return
         tried = self._tries[spec.key] = self._tries.get(spec.key, 0) + 1
