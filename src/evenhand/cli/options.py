@@ -46,9 +46,11 @@ def flags(settings: Mapping[str, Setting], *, optional: bool) -> Callable[[type[
 
 
 def _help(setting: Setting, optional: bool) -> str:
-    """The help of a setting, with the default that applies to every dataset, if there is one."""
-    varies = setting.default in (None, False, "") or any(setting.name in own for own in DEFAULTS.values())
-    return f"{setting.help} [default: {setting.default}]" if optional and not varies else setting.help
+    """The help of a setting, with its default unless that goes without saying."""
+    if not optional or setting.default in (None, False, ""):
+        return setting.help
+    varies = any(setting.name in own for own in DEFAULTS.values())
+    return f"{setting.help} [default: {'depends on --data' if varies else setting.default}]"
 
 
 @Parameter(name="*", group=Group("Run", sort_key=1))
@@ -88,9 +90,10 @@ class Execution:
     address
         Address of the Ray cluster. The default is a cluster on this machine, started if there is none.
     workers
-        Number of runs at the same time; on one machine, workers x threads must not exceed the number of cores.
+        Number of runs at the same time; by default as many as there are cores for. On one machine, workers x threads
+        must not exceed the number of cores.
     threads
-        Threads per run; on a cluster, CPUs per run.
+        Threads per run, by default the cores divided by the workers; on a cluster, CPUs per run.
     gpus
         GPUs per run on a cluster; with a fraction, runs share one.
     shared
