@@ -24,7 +24,8 @@ COLUMNS = 3  # panels next to each other
 PANEL_HEIGHT = 2.6  # inches
 DPI = 160
 # As in the report, the first two colours are those of UER and ER.
-RESERVED = {"UER": 0, "ER": 1, IMPROVED: 0, PLAIN: 1, "all": 0, "current": 1, "previous": 2}
+METHODS = ("UER", "ER", "SCR", "ER-ACE", "ER-WA", "SS-IL", "OBC")  # in the same colours in every figure
+RESERVED = {**{name: i for i, name in enumerate(METHODS)}, IMPROVED: 0, PLAIN: 1, "all": 0, "current": 1, "previous": 2}
 
 
 def picture(rendering: Rendering, kind: str) -> bytes:
@@ -86,8 +87,12 @@ def _curves(panels: Sequence[Panel]) -> Figure:
             if panel.y == "%":  # the level of all classes if the head preferred none
                 axes.axhline(100 / len(panel.xs), color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
     handles = {
-        name: Line2D([], [], color=style.colour, marker=style.marker, linewidth=1.9) for name, style in by_curve.items()
+        name: Line2D([], [], color=style.colour, marker=style.marker, linewidth=1.9)
+        for name, style in by_curve.items()
+        if style.strong
     }
+    if len(handles) < len(by_curve):
+        handles["others"] = Line2D([], [], color=styles.GREY.colour, linewidth=1.1)
     return _with_legend(figure, handles, len(panels))
 
 
