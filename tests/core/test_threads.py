@@ -155,6 +155,22 @@ def test_a_signal_handler_may_predict_at_any_moment():
     assert len(seen) > 10
 
 
+def test_a_signal_handler_may_predict_while_the_shape_of_samples_is_spelled():
+    learner, seen = small("uer"), []
+    learner.observe(X[:20], Y[:20])
+    before = learner.predict(X[:5])
+
+    class Interrupted(int):
+        def __repr__(self):
+            seen.append(learner.predict(X[:5]))
+            return "6"
+
+    learner.kind = learner.kind._replace(shape=(Interrupted(6),))
+    learner.changed()
+    assert str(learner.kind) == "float32 (6,)"
+    assert seen == [before]
+
+
 def test_loading_a_state_waits_for_the_step(same):
     model = Slow()
     learner, other = Learner(model, "uer", memory=20, device="cpu"), Learner(Slow(), "uer", memory=20, device="cpu")

@@ -26,7 +26,7 @@ def checked(learner: "Learner", first: tuple[Any, Any], second: Any) -> Checked:
     if second is not None and not (isinstance(second, tuple | list) and len(second) == 2):
         raise errors.wrong("The 'second' batch", "be a pair (x, y)", second)
     pairs = [_learnable(learner, *pair) for pair in (first, second) if pair is not None]
-    if len({str(kind) for _, kind, _ in pairs}) > 1:
+    if not all(kind.like(pairs[0][1]) for _, kind, _ in pairs):
         raise errors.InputError("The 'second' batch must have samples of the same type and shape as the first.")
     labels.check_alike([label for *_, found in pairs for label in found], learner.labels, learner.row_of)
     if learner.kind is None:
@@ -76,7 +76,7 @@ def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
             raise
     elif kind.shape != known.shape and not columns and not known.columns:
         raise errors.wrong("Every sample", f"have the shape {known.shape}", kind.shape)
-    elif str(kind) != str(known):
+    elif not kind.like(known):
         raise errors.wrong("Every sample", f"be of type {known}, like the first", str(kind))
     return tensor, known or kind
 

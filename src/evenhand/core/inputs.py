@@ -35,6 +35,10 @@ class Kind(NamedTuple):
         dtype, shape, *others = value
         return cls(dtype, tuple(shape), *others)
 
+    def like(self, other: "Kind") -> bool:
+        """Whether samples of both kinds can be learned together; a DataFrame and its array can."""
+        return self[:3] == other[:3]
+
     def __str__(self) -> str:
         if self.columns is None:
             return f"{self.dtype} {self.shape}"
