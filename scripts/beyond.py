@@ -13,9 +13,9 @@ from standings import BASELINE, CONTENDER, PERCENT
 from evenhand import errors, files, metrics
 from evenhand.core import registry
 from evenhand.core.method import Weights
-from evenhand.experiment.estimate import Estimate, Group, Metric, difference, grouped, percent
+from evenhand.experiment.estimate import Estimate, Group, Metric, difference, in_percent
 from evenhand.experiment.records.inventory import inventory
-from evenhand.experiment.result import Result, by_setting
+from evenhand.experiment.result import Result, by_setting, grouped
 from evenhand.experiment.spec import Spec
 from evenhand.methods.ema import Averaged
 from evenhand.methods.er import Latest
@@ -138,13 +138,13 @@ class Tests:
     def beyond(self, method: str, number: float | None, way: str) -> Estimate | None:
         """What a method has beyond a published number, on average."""
         group = self.groups.get((method, way))
-        own = group.estimate(percent(metrics.average)) if group else None
+        own = group.estimate(in_percent(metrics.average)) if group else None
         return Estimate.of([value - number for value in own.values]) if own and number is not None else None
 
     def accuracy(self, method: str, way: str) -> str:
         """The final average accuracy; empty if there is none."""
         group = self.groups.get((method, way))
-        return _shown(group.estimate(percent(metrics.average))) if group else ""
+        return _shown(group.estimate(in_percent(metrics.average))) if group else ""
 
     def balance(self, method: str, way: str) -> str:
         """The same, with that of previous and current classes."""
@@ -152,7 +152,7 @@ class Tests:
 
     def _minus(self, first: tuple[str, str], second: tuple[str, str]) -> Estimate | None:
         one, two = self.groups.get(first), self.groups.get(second)
-        return difference(one, two, percent(metrics.average)) if one and two else None
+        return difference(one, two, in_percent(metrics.average)) if one and two else None
 
 
 def results_in(root: Path) -> list[Result]:
@@ -258,7 +258,7 @@ def decays(run: Result) -> Panel:
 
     def curve(name: str, metric: Metric, by_row: bool) -> Curve:
         found = [rows.get(weights) for weights in (latest, *(Averaged(decay, by_row) for decay in DECAYS))]
-        return Curve(name, [Estimate.of([percent(metric)(row.accuracy)]) if row else None for row in found])
+        return Curve(name, [Estimate.of([in_percent(metric)(row.accuracy)]) if row else None for row in found])
 
     drawn = [curve(name, metric, by_row=False) for name, metric in SCALE.items()]
     drawn += [curve(f"{name}, by row", metric, by_row=True) for name, metric in SCALE.items()]
@@ -325,7 +325,7 @@ def _balance(*runs: Result | None) -> str:
     if not (found := tuple(run for run in runs if run)):
         return ""
     group = Group(found[0].spec.method, found)
-    whole, *parts = (group.estimate(percent(part)) for part in (metrics.average, metrics.previous, metrics.current))
+    whole, *parts = (group.estimate(in_percent(part)) for part in (metrics.average, metrics.previous, metrics.current))
     return f"{_shown(whole)} ({' / '.join(PERCENT(part.mean) for part in parts if part)})"
 
 

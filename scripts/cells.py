@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from standings import BASELINE, CONTENDER, PERCENT, paired
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, Group, percent
+from evenhand.experiment.estimate import Estimate, Group, in_percent
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper.comparison import ComparedRow, ComparedTable
 from evenhand.paper.published import DATASETS
@@ -81,7 +81,7 @@ def cells(tables: Sequence[ComparedTable], averaged: Sequence[Result]) -> list[C
         rows = {row.method: row for row in table.rows if row.order == "classes"}
         if uer := rows.pop(CONTENDER, None):
             group = groups.get((uer.data, uer.memory or 0))
-            accuracy = group.estimate(percent(metrics.average)) if group else None
+            accuracy = group.estimate(in_percent(metrics.average)) if group else None
             title = f"{DATASETS[uer.data].removeprefix('Split ')}, {uer.memory}"
             found.append(Cell(title, uer, rows[BASELINE], tuple(rows.values()), accuracy))
     return found

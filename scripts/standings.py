@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, Group, Metric, difference, paired_difference, percent
+from evenhand.experiment.estimate import Estimate, Group, Metric, difference, in_percent, paired_difference
 from evenhand.experiment.result import Result, by_setting
 from evenhand.paper.comparison import ComparedRow, ComparedTable
 from evenhand.paper.definitions import ORDERS, memoryless
@@ -86,7 +86,7 @@ class Standings:
             return []
         stages = []
         for stage in range(len(uer.runs[0].records)):
-            gaps = {group.label: difference(uer, group, percent(metrics.average, stage)) for group in self.groups}
+            gaps = {group.label: difference(uer, group, in_percent(metrics.average, stage)) for group in self.groups}
             stages.append((stage + 1, tuple(label for label, gap in gaps.items() if gap and gap.mean < 0)))
         return [(stage, ahead) for stage, ahead in stages if ahead]
 
@@ -107,7 +107,7 @@ class Standings:
 
     def further(self) -> TextTable:
         """Measures that the paper does not report."""
-        metrics = [percent(COMPARED[name][0]) for name in FURTHER]
+        metrics = [in_percent(COMPARED[name][0]) for name in FURTHER]
         rows = [
             (group.label, *(_shown(group.estimate(metric)) for metric in metrics), str(len(group.runs)))
             for group in self.groups
@@ -170,7 +170,7 @@ def _verdict(name: str, uer: Group, others: Sequence[Group], metric: Metric, sig
     ranked = sorted(gaps, key=lambda pair: sign * pair[1].mean)
     best, gap = max(ranked, key=lambda pair: len(pair[1].values))  # the first of them
     ahead = tuple(group.label for group, gap in ranked if sign * gap.mean < 0)
-    own, other = (group.estimate(percent(metric)) for group in (uer, best))
+    own, other = (group.estimate(in_percent(metric)) for group in (uer, best))
     return Verdict(name, own, best.label, other, ahead, gap, sign)
 
 

@@ -50,8 +50,17 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     """The error for an unknown name; suggests similar ones."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(names)}."
+    hint = (
+        f"Did you mean {', '.join([*near[:-2], ' or '.join(near[-2:])])}?"
+        if near
+        else f"Available: {', '.join(names)}."
+    )
     return InputError(f"There is no {kind} called {shown(name)}. {hint}")
+
+
+def missing(who: str, library: str, extra: str) -> InputError:
+    """The error for a library that comes with an extra; `who` ends with its verb."""
+    return InputError(f"{who} {library}, which is not installed. Install it with pip install 'evenhand[{extra}]'.")
 
 
 def shown(value: object) -> str:

@@ -16,10 +16,11 @@ OWN = re.compile(r"""("[^"]*"|'[^']*')|([^\W\d][\w.]*:[^\W\d]\w*)""")  # a strin
 COMMA = re.compile(r",(?![^(]*\))")
 MAX_LENGTH = 10_000  # characters; leaves room for an order of 1000 classes
 MAX_NUMBER = 1e300
+METHODS = "er, uer(alpha=0.3) or mir+uer"
 Term = tuple[str, dict[str, Any]]
 
 
-def parse(text: str, like: str = "er, uer(alpha=0.3) or mir+uer") -> list[Term]:
+def parse(text: str, like: str = METHODS) -> list[Term]:
     """Split `a(x=1)+b` into [("a", {"x": 1}), ("b", {})]; values are Python literals. `like` are examples for errors.
 
     >>> parse("mir(candidates=100)+mymodule:mine")
@@ -42,9 +43,10 @@ def parse(text: str, like: str = "er, uer(alpha=0.3) or mir+uer") -> list[Term]:
         raise errors.wrong("A name", f"look like {like}", text) from None
 
 
-def terms(kind: str, text: str, known: Collection[str], **examples: str) -> list[Term]:
-    """Parse a name whose terms are all `known`; `kind` says in errors what they name."""
-    parsed = [(text, {})] if errors.text("A name", text) in known else parse(text, **examples)
+def terms(kind: str, text: str, known: Collection[str], like: str = "") -> list[Term]:
+    """Parse a name whose terms are all `known`; `kind` says in errors what they name, and `like` gives examples."""
+    like = like or f"{min(known, key=len)} or NAME(PARAMETER=1)"
+    parsed = [(text, {})] if errors.text("A name", text) in known else parse(text, like)
     for name, _ in parsed:
         if name not in known:
             raise errors.unknown(kind, name, known)
@@ -53,8 +55,7 @@ def terms(kind: str, text: str, known: Collection[str], **examples: str) -> list
 
 def term(kind: str, text: str, known: Collection[str]) -> Term:
     """Parse a known name of one term, without `+`."""
-    name = min(known, key=len)
-    parsed = terms(kind, text, known, like=f"{name} or NAME(PARAMETER=1)")
+    parsed = terms(kind, text, known)
     if len(parsed) != 1:
         raise errors.unknown(kind, text, known)
     return parsed[0]
@@ -107,6 +108,11 @@ def split(text: str) -> list[str]:
     ['er', "scored(learn='cos', test='cos')"]
     """
     return [part.strip() for part in COMMA.split(text)]
+
+
+def listed(text: str | None) -> list[str]:
+    """The parts of a comma-separated list that are not empty; commas inside parentheses belong to a name."""
+    return [part for part in split(text or "") if part]
 
 
 def _terms(node: ast.expr) -> list[Term]:

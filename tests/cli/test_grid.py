@@ -345,7 +345,7 @@ def test_a_search_with_a_run_that_fails_has_no_choice(capsys, tmp_path):
         (["er", "--field", "alpha=0,1"], "There is no field to search called 'alpha'"),
         (["er", "--field", "tested=test"], "'tested' defines what is measured"),
         (["er", "--field", "tests=ema,ncm"], "'tests' defines what is measured"),
-        (["uer", "--field", "lr=1,2", "--tests", "ema"], "Instead of --tests, name that: evenhand tune uer+ema."),
+        (["uer", "--field", "lr=1,2", "--tests", "ema"], "add the test to the method: evenhand tune uer+ema."),
         (["uerr", "--field", "lr=1,2"], "There is no method called 'uerr'"),
         (["er", "--field", "lr=1,2", "--data", "cifar"], "There is no dataset called 'cifar'"),
         (["er", "--field", "lr=1,2", "--seeds", "0"], "The number of --seeds must be"),

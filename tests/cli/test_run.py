@@ -40,8 +40,8 @@ def test_further_tests_are_rows(run):
 
 def test_a_bad_test_is_one_sentence(capsys, tmp_path):
     for text, sentence in (
-        ("emma", "There is no way to test called 'emma'. Did you mean ema"),
-        ("mir", "There is no way to test called 'mir'. Available: cos, dot, ema, ncm"),
+        ("emma", "There is no test called 'emma'. Did you mean ema"),
+        ("mir", "There is no test called 'mir'. Available: cos, dot, ema, ncm"),
         ("ema(decay=2)", "The 'decay' parameter of ema must be a number in [0, 1]. Got 2.0 instead."),
     ):
         with pytest.raises(SystemExit) as end:

@@ -276,7 +276,7 @@ def test_prune_leaves_what_is_held_and_goes_on(capsys, root, monkeypatch):
             ["compare", "R", "--to", "lucir"],
             "There is no finished run of lucir to compare with. Use --to with one of er, uer.",
         ),
-        (["compare", "R", "--where", "state = failed"], "There is no finished run in"),
+        (["compare", "R", "--where", "state = failed"], " matches.\n"),
         (["prune", "nowhere", "--yes"], "There is no folder nowhere"),
         (["prune", "R", "--yes", "--where", "state"], "A condition must look like"),
     ],

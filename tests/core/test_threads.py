@@ -165,7 +165,7 @@ def test_a_signal_handler_may_predict_while_the_shape_of_samples_is_spelled():
             seen.append(learner.predict(X[:5]))
             return "6"
 
-    learner.kind = learner.kind._replace(shape=(Interrupted(6),))
+    learner.memory.kind = learner.kind._replace(shape=(Interrupted(6),))
     learner.changed()
     assert str(learner.kind) == "float32 (6,)"
     assert seen == [before]

@@ -48,7 +48,7 @@ def test_what_trains_otherwise_is_no_way():
         errors.InputError, match="'er_wa\\+ncm' cannot be composed: ncm would change how the method trains"
     ):
         resolve("er_wa+ncm")
-    with pytest.raises(errors.InputError, match="There is no way to test called 'mir'. Available: cos, dot, ema, ncm"):
+    with pytest.raises(errors.InputError, match="There is no test called 'mir'. Available: cos, dot, ema, ncm"):
         registry.tested(resolve("er"), "mir+ema")
 
 

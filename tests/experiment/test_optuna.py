@@ -217,5 +217,7 @@ def test_a_run_that_fails_ends_a_search_by_optuna_with_a_sentence(tmp_path):
 
 def test_without_optuna_its_search_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(errors.InputError, match=r"The search optuna needs Optuna: pip install 'evenhand\[sweep\]'."):
+    with pytest.raises(
+        errors.InputError, match=r"The search optuna needs Optuna, which .* pip install 'evenhand\[sweep\]'."
+    ):
         list(tuning_of("er", "lr=0.1:0.2").optuna(real(tmp_path), tmp_path, 3))

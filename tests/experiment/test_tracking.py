@@ -221,7 +221,7 @@ def test_a_wrong_name_is_one_sentence_before_anything_has_begun(name, sentence):
 @pytest.mark.parametrize("remains", [None, types.SimpleNamespace(origin=None)], ids=["nothing", "folder"])
 def test_a_missing_library_is_one_sentence_with_what_to_install(monkeypatch, name, remains):
     monkeypatch.setattr("importlib.util.find_spec", lambda library: remains)
-    with pytest.raises(errors.InputError, match=rf"{name} needs a library .* pip install 'evenhand\[tracking\]'"):
+    with pytest.raises(errors.InputError, match=rf"Tracking needs {name}, which .* pip install 'evenhand\[tracking\]'"):
         Tracker([name])
 
 

@@ -292,7 +292,7 @@ def test_options_that_do_not_apply_to_a_search_are_errors(capsys, tmp_path, monk
 def test_the_help_says_which_ranges_are_whole(capsys):
     with pytest.raises(SystemExit):
         app.main(["tune", "--help"])
-    assert "The range of a whole number, such as replay, has only whole points" in " ".join(
+    assert "Of a setting that takes whole numbers, such as replay, only whole values" in " ".join(
         capsys.readouterr().out.replace("│", " ").split()
     )
 

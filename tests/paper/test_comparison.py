@@ -6,7 +6,7 @@ import pytest
 from evenhand import errors
 from evenhand.experiment.grid import parse as grid
 from evenhand.experiment.trainings import Archive, alike
-from evenhand.paper import Rendering, load_item, records, select
+from evenhand.paper import Rendering, load_item, select, steps
 from evenhand.paper.comparison import largest_difference
 from evenhand.paper.definitions import parse_definition
 from evenhand.paper.measures import MEASURES
@@ -120,7 +120,7 @@ def test_further_tests_are_rows_of_the_same_runs(tmp_path):
         ("UER", True), ("UER + EMA", True), ("UER + EMA + NCM", True),
     ]  # fmt: skip
     assert rendering.progress == "0 of 2 runs finished."  # ER was not tested with averaged weights
-    with pytest.raises(errors.InputError, match="There is no way to test called 'uer'"):
+    with pytest.raises(errors.InputError, match="There is no test called 'uer'"):
         with_tests(item, "uer")
 
 
@@ -176,21 +176,21 @@ def test_rows_of_steps_come_from_what_was_counted_and_timed():
 
 
 def test_a_record_of_the_benchmark_is_read_and_a_wrong_one_refused(tmp_path):
-    path = tmp_path / records.STEPS_FILE
-    assert records.recorded_steps([tmp_path]) == {}
+    path = tmp_path / steps.STEPS_FILE
+    assert steps.recorded_steps([tmp_path]) == {}
     path.write_text(
         '{"methods": {"er": {"c_d": 1, "time": {"median": 1.0, "low": 0.9, "high": 1.2}, "documented": 1}}}'
     )
-    assert records.recorded_steps([tmp_path / "none", tmp_path]) == {
+    assert steps.recorded_steps([tmp_path / "none", tmp_path]) == {
         "er": {"c_d": 1.0, "time": 1.0, "time_low": 0.9, "time_high": 1.2}
     }
     path.write_text('{"steps": {}}')
     with pytest.raises(Exception, match="table3.json is not a record of evenhand bench"):
-        records.recorded_steps([tmp_path])
+        steps.recorded_steps([tmp_path])
 
 
 def test_c_d_is_counted_by_operations():
-    counted = records.counted_steps(["finetune", "er"])
+    counted = steps.counted_steps(["finetune", "er"])
     assert counted == {"finetune": {"c_d": pytest.approx(0.5, rel=0.01)}, "er": {"c_d": 1.0}}
 
 

@@ -150,7 +150,7 @@ def test_without_the_extra_the_texts_are_written_and_the_rest_is_told(table, tmp
     monkeypatch.setattr(builtins, "__import__", refuse)
     paths, problem = table.write(tmp_path)
     assert {path.suffix for path in paths} == {".md", ".tex", ".csv"}
-    assert re.fullmatch(rf'HTML, PNG and SVG need {missing}.*pip install "evenhand\[report\]".', problem)
+    assert re.fullmatch(rf"HTML, PNG and SVG need {missing}, .*pip install 'evenhand\[report\]'.", problem)
 
 
 def test_a_table_of_many_stages_ends_with_the_last():

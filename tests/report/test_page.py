@@ -264,6 +264,6 @@ def test_a_missing_extra_is_named_in_one_sentence(run, matrix, tmp_path, monkeyp
         return load(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(errors.InputError, match=rf'needs {missing}.*pip install "evenhand\[report\]"'):
+    with pytest.raises(errors.InputError, match=rf"needs {missing}, .*pip install 'evenhand\[report\]'"):
         report.write([run("er", matrix(0.5, 0.7))], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()

@@ -23,11 +23,11 @@ def fold(trunk: nn.Module) -> nn.Module:
 
 
 @torch.no_grad()
-def refold(folded: nn.Module, live: nn.Module, trunk: str = "trunk") -> bool:
+def refold(folded: nn.Module, live: nn.Module) -> bool:
     """Update a folded copy of a network to the live one's current values; False if they no longer fit."""
     values = {**dict(live.named_parameters(remove_duplicate=False)), **dict(live.named_buffers(remove_duplicate=False))}
-    own = live.get_submodule(trunk)
-    for path, module in _in_order(own, trunk):
+    own = live.get_submodule("trunk")
+    for path, module in _in_order(own, "trunk"):
         for conv, norm in _pairs(module, own=isinstance(own, Backbone)):
             c, n = getattr(module, conv), getattr(module, norm)
             fused = fuse_conv_bn_weights(c.weight, c.bias, n.running_mean, n.running_var, n.eps, n.weight, n.bias)

@@ -38,9 +38,8 @@ def measure(parts: list[str], rounds: int, threads: int | None, methods: str | N
         errors.whole("The number of 'threads'", threads, 1, 1024)
     chosen = _method_names(methods or "all") if "methods" in parts else []
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-    measured = {part: PARTS[part](rounds) for part in parts if part != "methods"}
-    if "methods" in parts:
-        measured["methods"] = method_costs(rounds, chosen)
+    run = PARTS | {"methods": partial(method_costs, methods=chosen)}
+    measured = {part: run[part](rounds) for part in parts}
     return {
         "schema": 2,
         "setting": SETTING,
@@ -228,7 +227,7 @@ def method_costs(rounds: int, methods: list[str]) -> dict[str, Any]:
 
 def _method_names(text: str) -> list[str]:
     """Split comma-separated names, or "all", and raise for an unknown one before anything is measured."""
-    chosen = list(registry.recipes()) if text == "all" else [name for name in names.split(text) if name]
+    chosen = list(registry.recipes()) if text == "all" else names.listed(text)
     for name in chosen:
         registry.resolve(name)
     return chosen

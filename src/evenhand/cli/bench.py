@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
+from evenhand import names
 from evenhand.cli.options import Json, print_json
-from evenhand.cli.prepare import comma_separated
 from evenhand.cli.tables import fitting, print_line, stdout
 from evenhand.errors import InputError, wrong
 
@@ -31,18 +31,18 @@ def bench(
     methods
         Comma-separated methods to time against ER, with their training cost C_D; or all.
     rounds
-        Number of interleaved rounds, whose medians are printed.
+        Number of rounds, in each of which all workloads take turns; the results are medians over rounds.
     threads
         Number of threads. The default is all cores.
     """
     from evenhand import bench as benchmark
 
-    if parts is not None and not comma_separated(parts):
+    if parts is not None and not names.listed(parts):
         raise wrong("--parts", f"name some of {', '.join(benchmark.PARTS)}, or all", parts)
-    if methods is not None and not comma_separated(methods):
+    if methods is not None and not names.listed(methods):
         raise wrong("--methods", "name at least one method, or all", methods)
     parts = parts or ("methods" if methods else "steps,evaluation")
-    chosen = list(benchmark.PARTS) if parts == "all" else comma_separated(parts)
+    chosen = list(benchmark.PARTS) if parts == "all" else names.listed(parts)
     if methods and "methods" not in chosen:
         raise InputError(f"--methods needs the part methods. Use --parts {parts},methods, or leave out --parts.")
     measured = benchmark.measure(chosen, rounds, threads, methods)

@@ -1,18 +1,25 @@
 """`evenhand check`: check that a method keeps its promises."""
 
+from typing import Annotated
+
+from cyclopts import Parameter
+
 from evenhand.cli.options import Json, print_json
-from evenhand.core.settings import Precision
+from evenhand.core.settings import CONDITIONS, Precision
 
 
-def check(name: str, *, precision: Precision = "fp32", json: Json = False) -> int:
+def check(
+    name: str,
+    *,
+    precision: Annotated[Precision, Parameter(help=CONDITIONS["precision"].help)] = "fp32",
+    json: Json = False,
+) -> int:
     """Check that a method keeps its promises: exact resume, pure prediction, bounded memory, learning and more.
 
     Parameters
     ----------
     name
         A registered method, e.g. mir+uer, or your own as module:function, which returns a method.
-    precision
-        Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 if the hardware supports it.
     """
     from evenhand import checks
 

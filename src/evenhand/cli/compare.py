@@ -42,7 +42,7 @@ def compare(
     warn_skipped(chosen)
     finished = results(chosen)
     if not finished:
-        raise InputError(f"There is no finished run in {root}{' that matches' if where else ''}.")
+        raise InputError(f"No finished run in {root} matches." if where else f"There is no finished run in {root}.")
     reference = canonical(to)
     rows = comparison(finished, reference)
     if json:

@@ -9,6 +9,7 @@ from rich.table import Table
 from evenhand.cli.options import DataDir, Flag, Json, print_json
 from evenhand.cli.prepare import load_dataset, load_progress, use_data_dir
 from evenhand.cli.tables import fitting, stdout
+from evenhand.core.settings import RUN
 
 data = App(name="data", help="List, download and view datasets.")
 
@@ -73,7 +74,7 @@ def fetch(
     name
         Name of the dataset.
     origin
-        Where to download from, one of those that evenhand data lists; downloads even if there is a copy.
+        Source to download from, as listed by evenhand data; downloads even if there already is a copy.
     """
     from evenhand import datasets, errors
 
@@ -97,9 +98,9 @@ def contact_sheet(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     images: int = 10,
     data_dir: DataDir = None,
-    size: int | None = None,
-    skip_bad: Flag = False,
-    columns: str = "",
+    size: Annotated[int | None, Parameter(help=RUN["size"].help)] = None,
+    skip_bad: Annotated[Flag, Parameter(help=RUN["skip_bad"].help)] = False,
+    columns: Annotated[str, Parameter(help=RUN["columns"].help, show_default=False)] = "",
 ) -> None:
     """Draw a contact sheet of a dataset: one row per class, with its name and first images.
 
@@ -111,12 +112,6 @@ def contact_sheet(
         PNG file to write. The default is NAME.png; for custom data, NAME is the last part of the path.
     images
         Training images per class.
-    size
-        Resize custom images to this side length.
-    skip_bad
-        Skip custom images that cannot be read, and list them.
-    columns
-        Columns of an hf: dataset that hold images and labels, e.g. photo,animal.
     """
     from evenhand.datasets.contact_sheet import write_contact_sheet
 

@@ -39,7 +39,7 @@ def grid(
     file
         A TOML file in which every list is an axis: methods = ["er", "uer"], memory = [200, 1000], seeds = 3.
     root
-        Directory with one subfolder per run. The default is that of the file, or runs.
+        Directory with one subfolder per run. The default is the root that the file names, or else runs.
     dry_run
         Show what would be done, and do nothing.
     """

@@ -16,7 +16,7 @@ from evenhand.cli.tables import print_line
 from evenhand.experiment.engine.queue import Event, Failure, Outcome, Reused
 from evenhand.experiment.run import Note, Progress
 from evenhand.experiment.spec import Spec, titles
-from evenhand.metrics import percent
+from evenhand.metrics import average, percent
 
 COLOURS = {"running": "cyan", "failed": "red", "stopped": "yellow", "paused": "yellow", "done": "green", "waiting": ""}
 FEW = 20  # up to this many runs, a log has a line per stage
@@ -96,7 +96,7 @@ class Watch:
         line = self.lines[outcome.spec.key]
         line.ended, line.share = time.monotonic(), 1.0
         if not isinstance(outcome, Failure):
-            line.state, line.accuracy = "done", outcome.summary()["final_accuracy"]
+            line.state, line.accuracy = "done", average(outcome.accuracy)
             self._print(f"{line.name}: done, accuracy {percent(line.accuracy)}, {outcome.seconds:.0f} s")
             return
         line.state = outcome.cause if outcome.cause in ("stopped", "paused") else "failed"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Group, Parameter
 
-from evenhand.cli.prepare import load_dataset, use_data_dir
 from evenhand.core.settings import CONDITIONS, DEFAULTS, RUN, Conditions, Setting
 
 if TYPE_CHECKING:
@@ -25,7 +24,9 @@ Root = Annotated[Path, Parameter(help="Directory with one subfolder per run.")]
 DataDir = Annotated[Path | None, Parameter(help="Directory to look for datasets in; overrides EVENHAND_DATA.")]
 Track = Annotated[
     str | None,
-    Parameter(help="Also log to tensorboard, mlflow, wandb or your own module:attribute; separate several by commas."),
+    Parameter(
+        help="Also log to tensorboard, mlflow, wandb or your own module:attribute; separate several with commas."
+    ),
 ]
 NOT_FLAGS = ("method", "seed", "tested")  # settings that the commands take in other ways
 T = TypeVar("T")
@@ -71,12 +72,6 @@ class RunSettings:
         """The fields of a spec that were given."""
         return {name: value for name in RUN if (value := getattr(self, name, None)) is not None}
 
-    def prepare(self) -> None:
-        """Load the data once, so that later loads are quick."""
-        use_data_dir(self.data_dir)
-        given = self.fields()
-        load_dataset(*(given.get(name, RUN[name].default) for name in ("data", "size", "skip_bad", "columns")))
-
 
 @Parameter(name="*", group=Group("Execution", sort_key=2))
 @flags(CONDITIONS, optional=False)
@@ -86,7 +81,8 @@ class Execution:
     Parameters
     ----------
     engine
-        One run after another (inline), in parallel processes, or on a Ray cluster; auto picks inline or processes.
+        How to execute runs: one after another (inline), in parallel processes, or on a Ray cluster; auto picks inline
+        or processes.
     address
         Address of the Ray cluster. The default is a cluster on this machine, started if there is none.
     workers

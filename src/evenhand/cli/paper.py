@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 from rich.table import Table
+from rich.text import Text
 
+from evenhand import names
 from evenhand.cli.options import EXECUTION, Anyway, DataDir, Execution, Flag, Json, print_json
-from evenhand.cli.prepare import comma_separated, load_dataset, use_data_dir
-from evenhand.cli.tables import print_line, stdout
+from evenhand.cli.prepare import load_dataset, use_data_dir
+from evenhand.cli.tables import OPEN, print_line, stdout, table_of
 from evenhand.errors import EvenhandError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Selection:
     memory
         Comma-separated memory sizes, e.g. 500,1000.
     methods
-        Comma-separated methods as the definition spells them, e.g. er,uer,iid++.
+        Comma-separated methods, spelled as in the definition, e.g. er,uer,iid++.
     tests
         Comma-separated further ways to test every method, e.g. ema; each adds a row for the same training. Finished
         runs that were not tested in this way are trained again.
@@ -53,12 +55,12 @@ class Selection:
         from evenhand.paper.selection import with_tests
 
         try:
-            sizes = [int(word) for word in comma_separated(self.memory)]
+            sizes = [int(word) for word in names.listed(self.memory)]
         except ValueError:
             raise InputError(
                 f"The sizes of --memory must be comma-separated whole numbers. Got '{self.memory}' instead."
             ) from None
-        chosen = select(item, self.seeds, comma_separated(self.datasets), sizes, comma_separated(self.methods))
+        chosen = select(item, self.seeds, names.listed(self.datasets), sizes, names.listed(self.methods))
         return with_tests(chosen, self.tests or "")
 
 
@@ -80,7 +82,8 @@ def paper(
 ) -> int:
     """Reproduce a table or figure of the paper, next to the published numbers.
 
-    Finished runs are reused, interrupted ones resumed, missing ones started; damaged ones are named and left alone.
+    Finished runs are reused, interrupted ones resumed, missing ones started; damaged ones are reported and left
+    alone.
     Without an item, list them all.
 
     Parameters
@@ -88,11 +91,11 @@ def paper(
     item
         table1, table2, table3, table4, analysis, stages, improvement, scale, balance; or the path of a definition.
     root
-        Directory with one subfolder per run. The default is that of the definition, or runs/paper.
+        Directory with one subfolder per run. The default is the root that the definition names, or else runs/paper.
     records
         Directory with further finished runs to reuse. The default is results/paper, if it exists.
     no_run
-        Start no runs; show those that are finished.
+        Start no runs; show only finished ones.
     output
         Directory for ITEM.html, .md, .tex, .csv, .png and .svg.
     """
@@ -196,7 +199,7 @@ def _run(
 ) -> tuple[list[str], bool]:
     """Run what is missing; return the problems, and whether the user stopped it."""
     from evenhand.experiment.engine.queue import Failure
-    from evenhand.paper.records import measure_steps
+    from evenhand.paper.steps import measure_steps
 
     if item.source == "bench":
         if missing:
@@ -241,12 +244,16 @@ def _show(item: "Item", folders: Sequence[Path], problems: Sequence[str], output
 
 def _print_rendering(rendering: "Rendering") -> None:
     """Print the tables that have results of ours, and the names of the others."""
-    item, console = rendering.item, stdout()
+    from evenhand.paper.tables import FLAG, NOT_RUN
+
+    item, console, styles = rendering.item, stdout(), {FLAG: "red", NOT_RUN: "dim"}
     print_line(console, item.title, "bold")
     for table in rendering.text_tables():
         if table.has_runs:
             print_line(console, f"\n{table.title}", "italic")
-            console.print(table.terminal())
+            cells = [[Text(cell, styles.get(cell, "")) for cell in column] for column in zip(*table.rows, strict=True)]
+            columns = dict(zip(table.columns, cells, strict=True))
+            console.print(table_of(columns, texts=(), numbers=table.columns[1:], **OPEN))
     if missing := [table.title for table in rendering.compared if not table.has_runs]:
         print_line(console, f"Not run: {'; '.join(missing)}.", "dim")
     notes = [rendering.progress, item.note.strip()]

@@ -48,14 +48,9 @@ def trackers(text: str | None) -> tuple[str, ...]:
     """Split a comma-separated list of trackers, and raise for an unknown one before anything runs."""
     from evenhand.experiment.tracking import Tracker
 
-    listed = tuple(comma_separated(text))
+    listed = tuple(names.listed(text))
     Tracker(listed)
     return listed
-
-
-def comma_separated(text: str | None) -> list[str]:
-    """Split a comma-separated list; commas inside parentheses belong to a name."""
-    return [word for word in names.split(text or "") if word]
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def print_runs(console: Console, rows: "Sequence[RunEntry]") -> None:
     if fast := sum(row.precision == "bf16" for row in rows):
         print_line(console, f"{'All' if fast == len(rows) else fast} in bf16.")
     if other := [f"{name} {_shown(usual[name])}" for name in varying if name not in MAIN]:
-        print_line(console, f"Settings unless listed: {', '.join(other)}.")
+        print_line(console, f"Settings, unless the table says otherwise: {', '.join(other)}.")
     if omitted:
         hidden = f"; omitted: {', '.join(omitted[1:])}" if omitted[1:] else ""
         print_line(console, f"Narrow terminal: keys are shortened{hidden}. See --json or --csv for everything.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 
 from evenhand.cli.options import EXECUTION, RUN_SETTINGS, Anyway, Execution, Json, Root, RunSettings, print_json
+from evenhand.cli.prepare import load_dataset, use_data_dir
 from evenhand.cli.tables import fitting, plus_minus, stdout
 from evenhand.errors import InputError
 from evenhand.metrics import percent
@@ -41,7 +42,8 @@ def tune(
         The method with its fixed parameters, e.g. uer or "mir(candidates=100)".
     field
         A parameter or setting with the values to try: alpha=0:1 (five points), lr=0.01:0.3:4:log or candidates=25,50;
-        repeat it for several. The range of a whole number, such as replay, has only whole points, perhaps fewer.
+        repeat it for several. Of a setting that takes whole numbers, such as replay, only whole values are tried,
+        perhaps fewer.
     search
         Try all combinations of the points, or let Optuna propose points within the ranges and stop bad ones early.
     trials
@@ -60,10 +62,12 @@ def tune(
         raise InputError(f"Optuna may propose any value in a range. Remove the number of points from '{counted[0]}'.")
     if "tests" in settings.fields():
         raise InputError(
-            f"A search judges a method by its own test only. Instead of --tests, name that: evenhand tune {method}+ema."
+            "A search uses only the method's own test. Instead of --tests, add the test to the method: "
+            f"evenhand tune {method}+ema."
         )
     tuner = tuning.Tuning(method, axes, settings.fields(), preset=settings.preset, seeds=seeds)
-    settings.prepare()
+    use_data_dir(settings.data_dir)
+    load_dataset(*tuner.specs({})[0].source)
 
     def run(specs: "list[Spec]", until: int | None) -> "Sequence[Outcome]":
         return execution.run(specs, root, anyway=anyway, until=until, patient=True)

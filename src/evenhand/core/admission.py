@@ -41,7 +41,7 @@ def batches(learner: "Learner", pairs: Checked) -> tuple[Batch, Batch | None]:
     if learner.kind is None:
         fit(learner.network, pairs[0][0], kind)
         learner.kept.fit(learner.network)
-    learner.kind = learner.memory.kind = kind
+    learner.memory.kind = kind
     purposes = ("augment/stream", "augment/replay")
     registered = [registered_batch(learner, x, found) for x, _, found in pairs]  # add all rows before drawing any view
     batch, *others = [learner.viewed(batch, purpose) for batch, purpose in zip(registered, purposes, strict=False)]

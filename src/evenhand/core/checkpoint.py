@@ -42,8 +42,7 @@ def facts(learner: "Learner") -> dict[str, Any]:
             "memory": learner.memory.size,
             **settings,
             "augment": "given" if callable(learner.augment) else learner.augment,
-            "optimizer": learner.optimizer_name,
-            "schedule": learner.schedule,
+            **learner.optimization.spelled,
             "tests": registry.in_full(learner.tests),
             "clip": learner.optimization.clip,
         },
@@ -101,8 +100,8 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
 
     learner.steps = facts["steps"]
     learner.prequential.right, learner.prequential.asked = facts.get("prequential", (0, 0))
-    learner.kind = inputs.Kind.from_json(facts["kind"]) if facts["kind"] else None
-    learner.memory.kind, learner.network.columns = learner.kind, learner.kind and learner.kind.columns
+    learner.memory.kind = inputs.Kind.from_json(facts["kind"]) if facts["kind"] else None
+    learner.network.columns = learner.kind and learner.kind.columns
     try:
         learner.network.load_state(below("network/") | facts["network"].get("extra", {}))
     except (RuntimeError, AttributeError, KeyError):

@@ -22,7 +22,7 @@ from evenhand.core.memory import Memory
 from evenhand.core.method import Method
 from evenhand.core.network import OWNERS, Network, check_free
 from evenhand.core.observation import Observation, Prequential
-from evenhand.core.optimization import OPTIMIZERS, SCHEDULES, Factory, Optimization, Schedule, canonical
+from evenhand.core.optimization import Factory, Optimization, Schedule
 from evenhand.core.precision import chosen
 from evenhand.core.settings import LEARNER, Settings, check, check_views, default_views, described, plain
 from evenhand.core.snapshots import Cache, Snapshots
@@ -134,8 +134,6 @@ class Learner(Learning):
         check("learner", memory=memory, lr=lr, precision=precision, **settings)
         check_views("learner", self.augment, self.views)
         self.rows = errors.whole("The number of 'rows' of a learner", rows, 0)
-        self.optimizer_name = canonical("optimizer", optimizer, OPTIMIZERS) if isinstance(optimizer, str) else "given"
-        self.schedule = canonical("schedule", schedule, SCHEDULES) if isinstance(schedule, str) else "given"
         if on_step is not None and not callable(on_step):
             raise errors.wrong("The 'on_step' of a learner", "be a function", on_step)
         errors.truth("The 'compile' of a learner", compile)
@@ -165,7 +163,7 @@ class Learner(Learning):
             self.optimization = Optimization(self.network.parameters(), lr, optimizer, schedule, clip)
             self.compiled = Compiled(self.network.trunk) if compile else None
             self.guard = DivergenceGuard(self.device)
-            self.labels, self.row_of, self.kind, self.steps = self.memory.labels, {}, None, 0
+            self.labels, self.row_of, self.steps = self.memory.labels, {}, 0
             self.kept, self.snapshots, self.prequential = Kept(), Snapshots(), Prequential(self)
             self._copies, self._cache, self._shared = Copies(), Cache(), {}
             self.grow(rows)

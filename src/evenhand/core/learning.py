@@ -43,8 +43,6 @@ class Learning:
         The method that it learns with.
     labels
         The labels seen so far, in the order of the head's rows.
-    kind
-        The kind of all samples, known from the first ones.
     kept
         What parts keep from one step to the next.
     """
@@ -61,7 +59,6 @@ class Learning:
     prequential: "Prequential"
     labels: list[Label]
     row_of: dict[str, int]  # by `labels.key`
-    kind: Kind | None
     kept: Kept
     steps: int
     rates: list[float]  # the learning rate of each parameter in a virtual step
@@ -152,6 +149,11 @@ class Learning:
         self.optimization.replace(before, list(self.network.parameters()))
         self.ways.notify("grow", cast("Learner", self))
         self._cache.clear()
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of all samples, known from the first ones."""
+        return self.memory.kind
 
     @property
     def lr(self) -> float:

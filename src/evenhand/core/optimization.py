@@ -116,6 +116,10 @@ class Optimization:
         clip: float | None = None,
     ) -> None:
         self.clip = None if clip is None else errors.number("The 'clip' of a learner", plain(clip), 1e-12)
+        self.spelled = {
+            "optimizer": _canonical("optimizer", optimizer, OPTIMIZERS),
+            "schedule": _canonical("schedule", schedule, SCHEDULES),
+        }
         self.schedule = None if schedule == "constant" else _scheduled(schedule)
         moving = list(parameters)
         self.optimizer = _factory(optimizer, lr)(moving)
@@ -231,8 +235,10 @@ class Optimization:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": known})
 
 
-def canonical(kind: str, text: str, known: dict[str, Callable[..., Any]]) -> str:
-    """The canonical spelling of an optimizer's or a schedule's name."""
+def _canonical(kind: str, text: Any, known: dict[str, Callable[..., Any]]) -> str:
+    """The canonical spelling of an optimizer's or a schedule's name; "given" for anything else."""
+    if not isinstance(text, str):
+        return "given"
     skip = int(known is OPTIMIZERS)
     found = names.terms(kind, text, known)
     if skip and len(found) > 1:

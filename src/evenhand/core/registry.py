@@ -4,7 +4,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Concatenate, ParamSpec
@@ -48,12 +48,12 @@ class Recipe:
 
     name: str
     build: Callable[..., Method]
-    cost: "Cost"
-    tolerance: float
-    revision: int
-    exempt: Mapping[str, str]
-    yields: tuple[str, ...]
-    closed: str
+    cost: "Cost" = 1
+    tolerance: float = 0.05
+    revision: int = 1
+    exempt: Mapping[str, str] = field(default_factory=dict)
+    yields: tuple[str, ...] = ()
+    closed: str = ""
     way: bool = False
 
     @property
@@ -74,7 +74,7 @@ class Recipe:
     def in_full(self, arguments: Mapping[str, Any]) -> str:
         """The name with all parameters; those not among the arguments have their defaults."""
         known = self.parameters | names.bind(self.name, arguments, self.parameters)
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in known.items())})" if known else self.name
+        return names.spell(self.name, known, dict.fromkeys(known, ...))
 
     def c_d(self, arguments: Mapping[str, Any], sizes: Sizes) -> float:
         """The training cost relative to ER, with these parameters and steps of these sizes."""
@@ -115,7 +115,7 @@ def register(
 
 def way(build: Callable[Concatenate[Method, P], Method]) -> Callable[Concatenate[Method, P], Method]:
     """Register a function that takes a method and returns it tested in another way, under the function's name."""
-    _keep(Recipe(build.__name__, build, cost=1, tolerance=0.05, revision=1, exempt={}, yields=(), closed="", way=True))
+    _keep(Recipe(build.__name__, build, way=True))
     return build
 
 
@@ -145,7 +145,7 @@ def adopt(text: str) -> None:
     for name, _ in (term for each in names.split(text) if ":" in each for term in names.parse(each)):
         if ":" in name:
             build = imported(name)
-            plain = Recipe(name, build, 1, 0.05, 1, {"cost as documented": "it is not registered"}, (), "")
+            plain = Recipe(name, build, exempt={"cost as documented": "it is not registered"})
             known = [recipe for recipe in _recipes.values() if recipe.build is inspect.unwrap(build)]
             _adopted[name] = replace(known[0], name=name, build=build) if known else plain
 
@@ -194,14 +194,14 @@ def tested(method: Method, text: str) -> Method:
 
 def ways(text: str) -> list[str]:
     """Split a comma-separated list of ways to test into their canonical names, sorted."""
-    given, known = filter(None, names.split(text)), [name for name, recipe in recipes().items() if recipe.way]
+    given, known = names.listed(text), [name for name, recipe in recipes().items() if recipe.way]
     found = set()
     for way in given:
         for name, _ in names.parse(way, like="ema, ema(decay=0.995) or ema+ncm"):
             if ":" not in name and name not in known:  # of a function of one's own, only its recipe tells
-                raise errors.unknown("way to test", name, known)
+                raise errors.unknown("test", name, known)
         if trained := split(way)[0]:
-            raise errors.unknown("way to test", trained[0][0].name, known)
+            raise errors.unknown("test", trained[0][0].name, known)
         found.add(canonical(way))
     return sorted(found)
 
@@ -214,7 +214,7 @@ def in_full(text: str, meant: Mapping[str, Mapping[str, Any]] | None = None) -> 
     >>> in_full("ncm, ema(decay=0.5)")
     'ncm, ema(decay=0.5, by_row=True)'
     """
-    found = [terms(way) for way in names.split(text) if way]
+    found = [terms(way) for way in names.listed(text)]
     return ", ".join(
         "+".join(recipe.in_full({**(meant or {}).get(recipe.name, {}), **given}) for recipe, given in way)
         for way in found
@@ -288,4 +288,4 @@ def terms(text: str) -> list[Term]:
             raise errors.InputError(
                 f"A record names '{name}', which is not imported unless you allow it: set {VARIABLE}={name}."
             )
-    return [(known[name], arguments) for name, arguments in names.terms("method", text, known)]
+    return [(known[name], arguments) for name, arguments in names.terms("method", text, known, like=names.METHODS)]

@@ -44,7 +44,8 @@ class Settings:
     ] = "classes"
     pace: Annotated[
         Literal["wait", "realtime"],
-        "Let the stream wait for the learner, or run on (realtime): then C_D = 1.5 means missing every third batch.",
+        "Whether the stream waits for the learner or runs on (realtime): then a method with C_D = 1.5 misses every "
+        "third batch.",
     ] = "wait"
     imbalance: Annotated[float, Ge(1), "Long tail: size of the largest class relative to the smallest."] = 1.0
     stages: Annotated[int, Ge(1), "Number of class groups that arrive one after another."] = 5
@@ -92,11 +93,11 @@ class Conditions:
 
     compile: Annotated[
         Literal["auto", "on", "off"],
-        "Speed up the network with torch.compile; auto does so in runs that are long enough to gain.",
+        "Speed up the network with torch.compile; auto does so only in runs that are long enough to benefit.",
     ] = "auto"
     precision: Annotated[
         Precision,
-        "Arithmetic of the network's trunk: float32, bfloat16, or auto: bfloat16 if the hardware supports it.",
+        "Precision of the network's trunk: float32, bfloat16, or auto, which is bfloat16 if the hardware supports it.",
     ] = "fp32"
 
     def recorded(self) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def plain(value: Any) -> Any:
 def check_views(owner: str, augment: object, views: str) -> None:
     """Raise unless there are views and an augmentation, or neither."""
     if augment == "none" != views:
-        then = "Or set augment to crop or scr."
+        then = "To use views, set augment to crop or scr."
         raise errors.wrong(f"The 'views' of a {owner}", "be none without an augmentation", views, then)
     if augment != "none" == views:
         raise errors.wrong(f"The 'views' of a {owner}", "be replace or concat with an augmentation", views)

@@ -92,7 +92,7 @@ class Snapshot:
             self.memory.restore()
         learner.labels[:] = self.labels
         learner.row_of = {key: row for key, row in learner.row_of.items() if row < len(self.labels)}
-        learner.kind, learner.steps = self.kind, self.steps
+        learner.steps = self.steps
         learner.network.columns, learner.network.output = self.network.columns, self.network.output
         learner.memory.kind = self.kind
         learner.prequential.right, learner.prequential.asked = self.prequential

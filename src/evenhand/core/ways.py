@@ -116,6 +116,6 @@ def view_of(learner: "Learner", method: Method, snapshot: Snapshot, shared: dict
     view = object.__new__(type(learner))  # shares everything else; `copy.copy` would make its own generators
     vars(view).update(vars(learner))
     view.method, view.network, view.memory, view.kept = method, snapshot.network, snapshot.memory, snapshot.kept
-    view.labels, view.kind, view.steps = snapshot.labels, snapshot.kind, snapshot.steps
+    view.labels, view.steps = snapshot.labels, snapshot.steps
     view._copies, view._cache, view._shared = snapshot.copies, snapshot.cache, shared
     return view

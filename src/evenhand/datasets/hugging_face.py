@@ -99,9 +99,7 @@ def _columns(path: Path, files: list[Path], named: list[str]) -> tuple[list[byte
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise errors.InputError(
-            "Hugging Face datasets need pyarrow. Install it with pip install 'evenhand[tables]'."
-        ) from None
+        raise errors.missing("Hugging Face datasets need", "pyarrow", "tables") from None
     images: list[Any] = []
     labels: list[Any] = []
     classes: tuple[str, ...] = ()

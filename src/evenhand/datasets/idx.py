@@ -1,24 +1,18 @@
-"""MNIST and Fashion-MNIST, from their four IDX files, packed with gzip or not, and the embedded `fashion-cut`."""
+"""MNIST and Fashion-MNIST, from their four IDX files, packed with gzip or not."""
 
 import zlib
 from contextlib import suppress
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor
 
 from evenhand import errors
 from evenhand.datasets import archives, fetch
-from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.decoding import Array, Progress
 from evenhand.datasets.prepared import RawData
 from evenhand.datasets.source import Fetcher, Source
 
-SIDE, COLUMNS = 28, 50
+SIDE = 28
 FILES = {split: (f"{split}-images-idx3-ubyte", f"{split}-labels-idx1-ubyte") for split in ("train", "t10k")}
 MAX_BYTES = 1 << 28  # of one file; the largest of the four has 47 million
 DIGITS = tuple("0123456789")
@@ -75,21 +69,6 @@ def fetch_from_debian(home: Path, progress: Progress) -> None:
 def _official(base: str, folder: str, hashes: str) -> Fetcher:
     names = [f"{name}.gz" for pair in FILES.values() for name in pair]
     return fetch.official(base, dict(zip(names, (f"md5:{digits}" for digits in hashes.split()), strict=True)), folder)
-
-
-@cache
-def fashion_cut() -> Dataset:
-    """Load 500 + 150 images of each class, which scripts/cut_fashion.py cut out of Fashion-MNIST."""
-    return Dataset("fashion-cut", *_read_sheet("train"), *_read_sheet("test"), CLOTHES)
-
-
-def _read_sheet(split: str) -> tuple[Tensor, Tensor]:
-    """Cut a sheet into its images: 50 in a row, one class after the other."""
-    with (files("evenhand.datasets") / "embedded" / f"{split}.png").open("rb") as file:
-        pixels = np.asarray(Image.open(file))
-    images = pixels.reshape(-1, SIDE, COLUMNS, SIDE).transpose(0, 2, 1, 3).reshape(-1, 1, SIDE, SIDE)
-    labels = torch.arange(len(CLOTHES)).repeat_interleave(len(images) // len(CLOTHES))
-    return torch.from_numpy(np.ascontiguousarray(images)), labels
 
 
 MNIST = Source(

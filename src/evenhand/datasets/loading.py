@@ -4,20 +4,20 @@ from functools import partial
 from typing import Any
 
 from evenhand import errors
-from evenhand.datasets import data_dirs
+from evenhand.datasets import data_dirs, fashion_cut
 from evenhand.datasets.arrays import find_npz, read_npz
 from evenhand.datasets.cifar import CIFAR10, CIFAR100
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.decoding import Progress
 from evenhand.datasets.hugging_face import find_tables, read_hugging_face
-from evenhand.datasets.idx import FASHION, MNIST, fashion_cut
+from evenhand.datasets.idx import FASHION, MNIST
 from evenhand.datasets.image_folder import find_images, read_image_folder
 from evenhand.datasets.mini_imagenet import MINI_IMAGENET
 from evenhand.datasets.prepared import load_prepared
 from evenhand.datasets.source import Source
 from evenhand.datasets.tiny_imagenet import TINY_IMAGENET
 
-EMBEDDED = "fashion-cut"
+EMBEDDED = fashion_cut.NAME
 SOURCES: dict[str, Source] = {
     source.name: source for source in (CIFAR10, CIFAR100, MINI_IMAGENET, TINY_IMAGENET, FASHION, MNIST)
 }
@@ -74,7 +74,7 @@ def load(
         errors.whole("The 'size' of images", size, 1, 4096)
     try:
         if name == EMBEDDED:
-            return fashion_cut()
+            return fashion_cut.read()
         if name in SOURCES:
             return SOURCES[name].load(progress)
         (find, read), path = CUSTOM[kind], data_dirs.expand(place)

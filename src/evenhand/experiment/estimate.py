@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from evenhand.metrics import Matrix
 
 Array = NDArray[np.float64]
 Metric = Callable[[Matrix], float | None]
-Item = TypeVar("Item")
-Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class Group:
 
     def by_stage(self, metric: Metric) -> list[Estimate | None]:
         """A metric after each stage, in percent."""
-        return [self.estimate(percent(metric, stage)) for stage in range(len(self.runs[0].records))]
+        return [self.estimate(in_percent(metric, stage)) for stage in range(len(self.runs[0].records))]
 
     def by_class(self, quantity: str) -> list[Estimate | None]:
         """A quantity of each class after the last stage, from the runs in which the class arrived."""
@@ -127,14 +125,6 @@ class Group:
         }
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by their key, both in order of appearance."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
-
-
 def difference(first: Group, second: Group, metric: Metric) -> Estimate | None:
     """The metric of `first` minus that of `second`, paired by seed; None if they share no seed."""
     return paired_difference(
@@ -154,7 +144,7 @@ def differs(first: Group, second: Group) -> list[str]:
     return [name for name in one if one[name] != two[name]]
 
 
-def percent(metric: Metric, stage: int | None = None) -> Metric:
+def in_percent(metric: Metric, stage: int | None = None) -> Metric:
     """The metric in percent after a stage, counting from 0; by default after the last."""
 
     def measure(a: Matrix) -> float | None:

@@ -16,33 +16,29 @@ class HeadWatch:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.weight: Tensor | None = None
-        self.bias: Tensor | None = None
+        self.begun: dict[str, Tensor] = {}  # empty in the first stage
 
     def begin_stage(self, learner: Learner) -> None:
         """Copy the head."""
         head = learner.network.head
-        self.weight, self.bias = head.weight.detach().clone(), head.bias.detach().clone()
+        self.begun = {"watch/weight": head.weight.detach().clone(), "watch/bias": head.bias.detach().clone()}
 
     def before(self, head: DualLinear) -> tuple[Tensor, Tensor]:
         """W and b of all classes at the beginning of the stage, or at their arrival in it."""
         fresh = DualLinear(head.dim)
         fresh.grow(len(head.bias), draws.generator(self.seed, "head"))
         weight, bias = fresh.weight.detach().to(head.weight), fresh.bias.detach().to(head.bias)
-        if self.weight is not None and self.bias is not None:
-            weight[: len(self.weight)] = self.weight
-            bias[: len(self.bias)] = self.bias
+        for now, then in zip((weight, bias), self.begun.values(), strict=False):
+            now[: len(then)] = then
         return weight, bias
 
     def state_dict(self) -> dict[str, Tensor]:
         """The copy, if there is one."""
-        if self.weight is None or self.bias is None:
-            return {}
-        return {"watch/weight": self.weight, "watch/bias": self.bias}
+        return self.begun
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
         """Restore the copy from `state_dict`."""
-        self.weight, self.bias = tensors.get("watch/weight"), tensors.get("watch/bias")
+        self.begun = {name: tensors[name] for name in ("watch/weight", "watch/bias") if name in tensors}
 
 
 class Tally:

@@ -1,12 +1,15 @@
 """Results of finished runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from evenhand import metrics
 from evenhand.core import registry
 from evenhand.experiment.spec import Spec
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,13 @@ def answering(run: Spec, spec: Spec) -> Callable[[dict[str, Any]], dict[str, Any
 
 def by_setting(results: list[Result]) -> list[list[Result]]:
     """Group results that differ only in the seed: groups in order of appearance, results in order of their seeds."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.spec.setting, []).append(result)
-    return [sorted(group, key=lambda result: result.spec.seed) for group in groups.values()]
+    groups = grouped(results, lambda result: result.spec.setting).values()
+    return [sorted(group, key=lambda result: result.spec.seed) for group in groups]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by their key, both in order of appearance."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -81,10 +81,12 @@ class Spec(Settings, BaseModel):
             registry.adopt(str(given.get(names, "")))
         if preset is not None and preset not in PRESETS:
             raise errors.unknown("preset", preset, PRESETS)
-        fields = {**DEFAULTS.get(given.get("data", "fashion-cut"), {}), **PRESETS.get(preset or "", {}), **given}
-        if "views" not in given and "none" in (fields.get("augment", "none"), fields.get("views", "none")):
-            fields["views"] = default_views(fields.get("augment", "none"))
-        if "stages" not in given and (own := getattr(streams.resolve(fields.get("order", "classes")), "stages", None)):
+        fields = {**DEFAULTS.get(given.get("data", Settings.data), {}), **PRESETS.get(preset or "", {}), **given}
+        augment, views = fields.get("augment", Settings.augment), fields.get("views", Settings.views)
+        if "views" not in given and "none" in (augment, views):
+            fields["views"] = default_views(augment)
+        own = getattr(streams.resolve(fields.get("order", Settings.order)), "stages", None)
+        if "stages" not in given and own:
             fields["stages"] = own
         return cls.read(fields)
 

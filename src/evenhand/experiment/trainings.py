@@ -1,17 +1,15 @@
 """Trainings: several specs may need a single run, whose tests answer all of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from evenhand import errors, files
 from evenhand.core import registry
-from evenhand.experiment.estimate import grouped
 from evenhand.experiment.folder import Folder
-from evenhand.experiment.result import Result
+from evenhand.experiment.result import Result, grouped
 from evenhand.experiment.spec import Spec
 
 
@@ -32,15 +30,8 @@ class Archive:
 
     def find(self, spec: Spec) -> Result | None:
         """The result of a finished run whose tests include those of a spec; its own run comes first."""
-        key, stream = spec.key, spec.stream
-        own = (Folder(root, spec) for root in self.roots if (root / key).is_dir())
-        others = (
-            Folder(path.parent, donor)
-            for path in self._folders
-            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec)
-        )
         damaged: dict[Spec, str] = {}
-        for folder in chain(own, others):
+        for folder in self._answering(spec):
             try:
                 if result := folder.result():
                     return result
@@ -51,13 +42,19 @@ class Archive:
 
     def begun(self, spec: Spec) -> Spec | None:
         """The spec of an interrupted or running run whose tests include those of a spec; its own run comes first."""
-        key, stream = spec.key, spec.stream
-        for path in (*(root / key for root in self.roots), *self._folders):
-            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
-                with suppress(errors.RunError):
-                    if Folder(path.parent, donor).status().get("state") in ("running", "failed"):
-                        return donor
+        for folder in self._answering(spec):
+            with suppress(errors.RunError):
+                if folder.status().get("state") in ("running", "failed"):
+                    return folder.spec
         return None
+
+    def _answering(self, spec: Spec) -> Iterator[Folder]:
+        """The folders of runs whose tests include those of a spec, its own first, even if it is damaged."""
+        key, stream = spec.key, spec.stream
+        yield from (Folder(root, spec) for root in self.roots if (root / key).is_dir())
+        for path in self._folders:
+            if stream in path.name and (donor := self._spec(path)) and donor.answers(spec):
+                yield Folder(path.parent, donor)
 
     def _spec(self, path: Path) -> Spec | None:
         """The spec of the run in a folder; None if there is none, or if its key is another."""

@@ -24,28 +24,3 @@ from evenhand.methods import (
     ss_il,
     uer,
 )
-
-__all__ = [
-    "agem",
-    "aser",
-    "counted",
-    "derpp",
-    "ema",
-    "er",
-    "er_ace",
-    "er_dvc",
-    "er_wa",
-    "even",
-    "finetune",
-    "gmed",
-    "gss",
-    "lucir",
-    "mir",
-    "ncm",
-    "obc",
-    "pcr",
-    "scored",
-    "scr",
-    "ss_il",
-    "uer",
-]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, Group, grouped
-from evenhand.experiment.result import Result
+from evenhand.experiment.estimate import Estimate, Group
+from evenhand.experiment.result import Result, grouped
 from evenhand.experiment.spec import Spec
 from evenhand.paper.definitions import Item, memoryless
 from evenhand.paper.measures import MEASURES, Measure
 from evenhand.paper.published import Published, stream_title
-from evenhand.paper.records import Steps
+from evenhand.paper.steps import Steps
 
 PAPER_RUNS = 10  # behind every number in the paper
 
@@ -61,7 +61,7 @@ class ComparedTable:
         return any(row.estimate is not None for row in self.rows)
 
 
-def largest_difference(interval: float, seeds: int, runs: int = PAPER_RUNS) -> float:
+def largest_difference(interval: float, seeds: int) -> float:
     """The largest difference that is not flagged: two standard errors of the difference of the two means.
 
     The paper's deviation follows from its interval, that of the mean of ten runs by Student's t.
@@ -69,8 +69,8 @@ def largest_difference(interval: float, seeds: int, runs: int = PAPER_RUNS) -> f
     >>> round(largest_difference(0.9, 2), 2)
     1.95
     """
-    deviation = interval * math.sqrt(runs) / metrics.student(runs - 1)
-    return 2 * deviation * math.sqrt(1 / seeds + 1 / runs)
+    deviation = interval * math.sqrt(PAPER_RUNS) / metrics.student(PAPER_RUNS - 1)
+    return 2 * deviation * math.sqrt(1 / seeds + 1 / PAPER_RUNS)
 
 
 def compare(item: Item, results: Sequence[Result], steps: Steps) -> list[ComparedTable]:

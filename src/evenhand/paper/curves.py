@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from evenhand import metrics
 from evenhand.core import registry
-from evenhand.experiment.estimate import Estimate, Group, Metric, arrived, grouped, is_probable, percent
-from evenhand.experiment.result import Result
+from evenhand.experiment.estimate import Estimate, Group, Metric, arrived, in_percent, is_probable
+from evenhand.experiment.result import Result, grouped
 from evenhand.experiment.spec import Spec, titles
 from evenhand.paper.definitions import Item
 from evenhand.paper.measures import shows_head
@@ -113,7 +113,7 @@ def _by_alpha(title: str, groups: Sequence[Group]) -> Panel:
         Group(group.label, tuple(run for run in group.runs if run.spec.seed in shared or not shared))
         for group in sorted(groups, key=_alpha)
     ]
-    curves = [Curve(name, [group.estimate(percent(metric)) for group in kept]) for name, metric in SCALE.items()]
+    curves = [Curve(name, [group.estimate(in_percent(metric)) for group in kept]) for name, metric in SCALE.items()]
     return Panel(title, "alpha", ACCURACY, tuple(map(_alpha, kept)), curves)
 
 

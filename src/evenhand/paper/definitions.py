@@ -21,11 +21,11 @@ from evenhand import errors
 from evenhand.core import registry
 from evenhand.experiment import grid
 from evenhand.experiment.estimate import Group
-from evenhand.experiment.result import Result, by_setting
+from evenhand.experiment.result import Result, by_setting, grouped
 from evenhand.experiment.spec import Spec, titles
 from evenhand.experiment.trainings import Archive, alike, together
-from evenhand.paper import records
 from evenhand.paper.published import Published, method_title, published_rows
+from evenhand.paper.steps import Steps, counted_steps, recorded_steps
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 HEADER = ("title", "kind", "source", "draws", "command", "note", "time")  # of a definition, besides its grid
@@ -113,7 +113,7 @@ class Item(BaseModel):
 
     def settings(self) -> list[Spec]:
         """One spec per setting, whatever the seeds, in the order of the definition."""
-        return list({spec.setting: spec for spec in reversed(self.specs)}.values())[::-1]
+        return [same[0] for same in grouped(self.specs, lambda spec: spec.setting).values()]
 
     def published_for(self, spec: Spec) -> Published | None:
         """The row that the paper prints for a setting."""
@@ -142,18 +142,18 @@ class Item(BaseModel):
             return []
         return [result.tested_as(spec) for spec in self.specs if (result := archive.find(spec))]
 
-    def steps(self, folders: Sequence[Path]) -> records.Steps:
+    def steps(self, folders: Sequence[Path]) -> Steps:
         """Load its measured steps; count the operations of those without a record."""
         if self.source == "runs":
             return {}
         unmeasured = [spec.method for spec in self.missing(Archive(folders))]
-        return records.counted_steps(unmeasured) | records.recorded_steps(folders)
+        return counted_steps(unmeasured) | recorded_steps(folders)
 
     def missing(self, archive: Archive) -> list[Spec]:
         """The runs, or steps, without an intact record."""
         if self.source == "runs":
             return [together(group) for group in alike(spec for spec in self.specs if not archive.find(spec))]
-        recorded = records.recorded_steps(archive.roots)
+        recorded = recorded_steps(archive.roots)
         return [spec for spec in self.settings() if spec.method not in recorded]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Metric, arrived, by_class, is_probable, percent
+from evenhand.experiment.estimate import Metric, arrived, by_class, in_percent, is_probable
 from evenhand.experiment.result import Result
 from evenhand.experiment.spec import Spec
 from evenhand.methods.er import Latest
@@ -41,7 +41,7 @@ def shows_head(spec: Spec) -> bool:
 
 
 def _accuracy(metric: Metric) -> Value:
-    return lambda run: percent(metric)(run.accuracy)
+    return lambda run: in_percent(metric)(run.accuracy)
 
 
 def _head(quantity: str, current: bool, reduce: Callable[[list[float]], float] = metrics.mean) -> Value:

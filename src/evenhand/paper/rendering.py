@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import errors, files
-from evenhand.experiment.estimate import grouped
-from evenhand.experiment.result import Result
+from evenhand.experiment.result import Result, grouped
 from evenhand.experiment.trainings import alike
 from evenhand.paper.comparison import ComparedRow, ComparedTable, compare
 from evenhand.paper.curves import Panel, panels
 from evenhand.paper.definitions import Item
 from evenhand.paper.published import stream_title
-from evenhand.paper.records import Steps
-from evenhand.paper.tables import TextTable, comma_separated, comparison_table, panel_table
+from evenhand.paper.steps import Steps
+from evenhand.paper.tables import TextTable, as_csv, comparison_table, panel_table
 from evenhand.report import optional
 
 
@@ -120,7 +119,7 @@ class Rendering:
         contents = {
             "md": self.markdown().encode(),
             "tex": self.latex().encode(),
-            "csv": comma_separated(self.document()).encode(),
+            "csv": as_csv(self.document()).encode(),
         }
         problem = ""
         try:

@@ -6,16 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from evenhand.experiment.estimate import Estimate
 from evenhand.paper.comparison import ComparedRow, ComparedTable
 from evenhand.paper.curves import Panel
 
 NOT_RUN, FLAG = "not run", "differs"
-STYLES = {FLAG: "red", NOT_RUN: "dim"}
 COLUMNS = ("method", "paper", "ours", "difference", "seeds", "")
 MOST_POINTS = 12  # of a curve that fit next to each other
 LATEX = {
@@ -38,15 +33,6 @@ class TextTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     has_runs: bool = True
-
-    def terminal(self) -> Table:
-        """The table for a terminal, without its title."""
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for index, name in enumerate(self.columns):
-            table.add_column(Text(name), justify="right" if index else "left", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in row))
-        return table
 
     def markdown(self) -> str:
         """The table in Markdown, below its title."""
@@ -112,7 +98,7 @@ def panel_table(panel: Panel) -> TextTable:
     return TextTable(title, ("", *columns, "seeds"), tuple(rows))
 
 
-def comma_separated(document: dict[str, Any]) -> str:
+def as_csv(document: dict[str, Any]) -> str:
     """The rows of a table, or the points of a figure, as CSV."""
     rows = [row for section in document["sections"] for row in section["rows"]]
     rows += [

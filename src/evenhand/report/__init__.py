@@ -27,8 +27,7 @@ def optional(who: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRA:
             raise
-        raise errors.InputError(
-            f'{who} {error.name}, which is not installed. Install it with pip install "evenhand[report]".'
-        ) from None
+        raise errors.missing(who, library, "report") from None

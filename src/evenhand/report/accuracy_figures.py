@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from evenhand import metrics
-from evenhand.experiment.estimate import Estimate, Metric, difference, percent
+from evenhand.experiment.estimate import Estimate, Metric, difference, in_percent
 from evenhand.report.scenarios import Scenario
 from evenhand.report.styles import BAND_SEEDS, FONT, HEIGHT, INK, MUTED, PAPER, Panel, Styles, canvas, rows, short, svg
 
@@ -25,7 +25,7 @@ def by_stage(scenario: Scenario, styles: Styles, metric: Metric, title: str) -> 
 def to_reference(scenario: Scenario, styles: Styles) -> Panel:
     """The challenger's average accuracy minus the reference's after each stage, paired by seed."""
     reference, challenger = scenario.compared
-    gaps = [difference(challenger, reference, percent(metrics.average, stage)) for stage in range(scenario.stages)]
+    gaps = [difference(challenger, reference, in_percent(metrics.average, stage)) for stage in range(scenario.stages)]
     figure, axes = _lines(scenario, styles, {challenger.label: gaps})
     axes.axhline(0, color=styles[reference.label].colour, linewidth=1.4)
     axes.set_ylabel(f"points above {short(reference.label)}")

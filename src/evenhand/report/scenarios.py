@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from evenhand.experiment.estimate import Group, grouped
-from evenhand.experiment.result import Result, by_setting
+from evenhand.experiment.estimate import Group
+from evenhand.experiment.result import Result, by_setting, grouped
 from evenhand.experiment.spec import Spec
 
 STREAM = ("data", "order", "imbalance", "stages", "memory", "tested")  # the settings that define a scenario

@@ -230,7 +230,8 @@ def resolve(text: str) -> Order:
 
 def canonical(text: str) -> str:
     """Spell the name of an order in its canonical form."""
-    if resolve(text) == Iid(twice=True):
+    order = resolve(text)  # raises for a wrong parameter
+    if order == Iid(twice=True):
         return "iid++"
     name, arguments = names.term("order", text, ORDERS)
     return names.spell(name, arguments, names.parameters(ORDERS[name]), _plain)

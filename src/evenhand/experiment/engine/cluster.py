@@ -129,7 +129,7 @@ def _connect(options: RunOptions) -> Any:
     try:
         import ray
     except ImportError:
-        raise errors.InputError("The engine ray needs Ray: pip install 'evenhand[cluster]'.") from None
+        raise errors.missing("The engine ray needs", "Ray", "cluster") from None
     if not ray.is_initialized():
         _check_address(options.address)
         settings = {"env_vars": {"OMP_WAIT_POLICY": "passive"}}

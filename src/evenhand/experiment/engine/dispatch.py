@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evenhand import errors
 from evenhand.core import inputs
-from evenhand.core.precision import native
+from evenhand.core.precision import chosen
 from evenhand.core.settings import Conditions
 from evenhand.experiment.engine.processes import run_in_processes, run_inline
 from evenhand.experiment.engine.queue import Allocation, Listener, Outcome, Reused, RunOptions, RunQueue, cores
@@ -101,7 +101,7 @@ def _choice(cpus: Allocation, runs: int, conditions: Conditions) -> str:
     """
     several = f"{runs} runs: {min(runs, cpus.workers)} at a time, " if runs > 1 else "1 run: "
     threads = f"{cpus.threads} thread{'' if cpus.threads == 1 else 's'}{' each' if runs > 1 else ''}"
-    precision = conditions.precision
-    if precision == "auto":
-        precision = "bf16" if native(inputs.device("auto")) else "fp32"
+    precision: str = conditions.precision
+    if precision == "auto":  # only then, since it warns about bf16
+        precision = chosen(precision, inputs.device("auto"))
     return f"Running {several}{threads}, in {precision}."

@@ -12,7 +12,7 @@ from typing import Any
 from evenhand import errors, files, metrics
 from evenhand.experiment import lock
 from evenhand.experiment.folder import METRICS, TIMING, Folder, seconds
-from evenhand.experiment.result import Result
+from evenhand.experiment.result import Result, grouped
 from evenhand.experiment.spec import Spec
 
 FAULTS = (errors.EvenhandError, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -86,7 +86,7 @@ def inventory(root: Path, with_results: bool = False) -> list[RunEntry]:
 def results(entries: Sequence[RunEntry]) -> list[Result]:
     """The results of entries that were read with them: one for each way in which a run was tested."""
     rows = [row for entry in entries if entry.result for row in entry.result.rows()]
-    return list({row.spec: row for row in reversed(rows)}.values())[::-1]
+    return [same[0] for same in grouped(rows, lambda row: row.spec).values()]
 
 
 def by_test(entries: Sequence[RunEntry]) -> list[RunEntry]:

@@ -136,7 +136,7 @@ class Tuning:
         try:
             import optuna
         except ImportError:
-            raise errors.InputError("The search optuna needs Optuna: pip install 'evenhand[sweep]'.") from None
+            raise errors.missing("The search optuna needs", "Optuna", "sweep") from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
         left = errors.whole("The number of --trials", trials, 1)

@@ -122,9 +122,7 @@ def find_sink(name: str) -> Callable[[], Sink]:
     if name not in SINKS and ":" not in name:
         raise errors.unknown("tracker", name, [*SINKS, "module:attribute"])
     if name in SINKS and not _installed(name):
-        raise errors.InputError(
-            f"Tracking with {name} needs a library that is not installed: pip install 'evenhand[tracking]'."
-        )
+        raise errors.missing("Tracking needs", name, "tracking")
     module, _, attribute = SINKS.get(name, name).partition(":")
     try:
         factory = getattr(importlib.import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""Records of measured steps, looked up in several folders so that nothing is measured twice."""
+"""Measured steps, looked up in several folders so that nothing is measured twice."""
 
 from collections.abc import Sequence
 from pathlib import Path
