@@ -1,7 +1,6 @@
 """Settings: declared once and found everywhere, and what a learner takes for them and what not."""
 
 import math
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -40,10 +39,6 @@ def test_a_new_setting_becomes_a_field_and_a_flag():
     assert options().colour is None
     [hint] = options.__annotations__.values()
     assert hint.__metadata__[0].help == "Colour of the run. [default: red]"
-
-
-def test_the_page_is_made_from_the_declarations():
-    assert (Path(__file__).parents[2] / "docs/settings.md").read_text() == settings.page()
 
 
 @pytest.mark.parametrize(
