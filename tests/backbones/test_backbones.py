@@ -1,11 +1,12 @@
 import copy
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from evenhand import Network
+from evenhand import Learner, Network
 from evenhand.backbones import BACKBONES, MLP, ReducedResNet18, SmallCNN, build, fold, rebuild
 from evenhand.backbones.reduced_resnet18 import Block
 from evenhand.errors import InputError
@@ -154,3 +155,15 @@ def test_a_narrow_shortcut_computes_what_a_strided_convolution_does():
     x = torch.rand(3, 4, 9, 9)
     assert torch.equal(narrow[:-1](x), F.conv2d(x, narrow[-2].weight, stride=2))
     assert [type(layer) for layer in wide] == [nn.Conv2d, nn.BatchNorm2d]
+
+
+def test_the_shape_of_a_sample_may_hold_numbers_of_numpy(tmp_path):
+    learner = Learner(MLP((np.prod((2, 3)),)), memory=4, device="cpu")
+    learner.observe(torch.rand(4, 6), [0, 1, 0, 1])
+    learner.save(tmp_path / "state")
+    assert Learner.load(tmp_path / "state", device="cpu").network.trunk.recipe["shape"] == [6]
+    for shape in (6, (3, 8.5, 8)):
+        with pytest.raises(InputError, match=r"be whole numbers, e\.g\. \(3, 32, 32\)"):
+            MLP(shape)
+    with pytest.raises(InputError, match="The 'gamma' of a network must be"):
+        Network.of(MLP((4,)), gamma=np.float32(8))

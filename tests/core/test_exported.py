@@ -95,3 +95,19 @@ def test_an_exported_module_takes_what_predict_takes():
     learner = Learner(Named(), memory=20, device="cpu")
     learner.observe({"values": X.double()}, Y)
     torch.testing.assert_close(learner.module()(values=X.double()), learner.scores({"values": X}))
+
+
+@pytest.mark.parametrize("upcast", [False, True])
+def test_a_trunk_in_half_precision(upcast):
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            logits = self.last(self.first(x.bfloat16()).relu())
+            return logits.float() if upcast else logits  # as Hugging Face models do
+
+    learner = Learner(Half().bfloat16(), memory=12, device="cpu")
+    learner.observe(X, Y)
+    assert torch.equal(learner.module()(X), learner.scores(X))

@@ -1,5 +1,7 @@
 """Samples of any rank and type, and the ways in which people hold them."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -154,3 +156,19 @@ def test_samples_that_carry_a_gradient():
         learner.observe(embedding(X), Y)
     assert not learner.memory.columns["x"].requires_grad
     assert embedding.weight.grad is None
+
+
+def test_a_subclass_of_tensor_is_learned_as_a_tensor():
+    class Picture(torch.Tensor):
+        pass
+
+    learner = small("er")
+    learner.observe(X.as_subclass(Picture), Y)
+    assert type(learner.memory.columns["x"]) is torch.Tensor
+    assert type(learner.scores(X.as_subclass(Picture))) is torch.Tensor
+    assert copy.deepcopy(learner).steps == 1
+
+
+def test_integers_that_torch_cannot_index():
+    with pytest.raises(InputError, match="such as int64. Got 'uint64' instead"):
+        small("er").observe(np.ones((6, 3), np.uint64), Y)

@@ -176,3 +176,54 @@ def test_averages_and_teachers_keep_their_extra_state(method, tmp_path):
     loaded = Learner.load(tmp_path / "state", network=mlp(Scale()))
     assert torch.equal(loaded.scores(X), learner.scores(X))
     assert loaded.observe(X, [3, 4] * 3).replaying == learner.observe(X, [3, 4] * 3).replaying
+
+
+class Level(nn.Module):
+    """Its level is a whole number at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 2)
+        self.register_buffer("level", torch.tensor(0))
+
+    def forward(self, x):
+        if self.training:
+            self.level = 0.9 * self.level + 0.1 * x.detach().abs().mean()
+        return self.last(x - self.level)
+
+
+def test_a_buffer_that_changes_its_type(tmp_path, same):
+    learner = small(model=Level())
+    learner.observe(X, Y)
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", Level(), device="cpu")
+    assert back.network.trunk.level == learner.network.trunk.level > 0
+    assert same(learner, back)
+    fresh = small(model=Level())
+    fresh.method = fresh.method.but(storage=lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fresh.observe(X, Y)
+    assert fresh.network.trunk.level.dtype == torch.int64
+
+
+@pytest.mark.parametrize("method", ["ss_il", "er_wa(distil=True)"])
+def test_a_teacher_from_before_a_buffer_was_set(method, tmp_path, same):
+    class Late(Queued):
+        def forward(self, x):
+            if self.training and len(self.queue):
+                self.mean = self.queue.mean(0)
+            if self.training:
+                self.queue = x.detach()
+            return self.last(torch.relu(self.first(x)))
+
+    learner = small(method, model=Late())
+    learner.observe(X, Y)
+    learner.boundary()
+    assert learner.kept[f"{method.partition('(')[0]}.teacher"].trunk.mean is None
+    learner.observe(X, [2, 3] * 3)
+    assert learner.network.trunk.mean is not None
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", Late(), device="cpu")
+    for each in (learner, back):
+        each.observe(X, [2, 3] * 3)
+    assert same(learner, back)

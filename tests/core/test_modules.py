@@ -121,12 +121,52 @@ def test_a_module_that_calls_itself_by_a_closure():
         small(model=Closure()).observe(X, Y)
 
 
+def test_a_module_that_uses_its_own_parameter_by_a_closure():
+    class Closure(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.last = nn.Parameter(torch.ones(4)), nn.Linear(4, 3)
+            self.norm = lambda x: x * self.scale
+
+        def forward(self, x):
+            return self.last(self.norm(x))
+
+    with pytest.raises(InputError, match="Closure holds a function that refers to the module itself"):
+        small(model=Closure()).observe(X, Y)
+
+
 def test_a_compiled_module():
     in_place = mlp()
     in_place.compile(backend="eager")
     for model in (torch.compile(mlp(), backend="eager"), in_place):
         with pytest.raises(InputError, match=r"This module is compiled\. Pass the original one, with compile=True"):
             small(model=model)
+
+
+def test_a_compiled_part():
+    part = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend="eager")
+    with pytest.raises(InputError, match=r"The part '0' of this module is compiled\. Pass the original one"):
+        small(model=mlp(part))
+    with pytest.raises(InputError, match="This module is compiled"):
+        Network.of(part, dim=4)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_method_of_a_module():
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
+            self.begin = torch.compile(self.begin, backend="eager")
+
+        def begin(self, x):
+            return self.first(x)
+
+        def forward(self, x):
+            return self.last(self.begin(x))
+
+    with pytest.raises(InputError, match="Half holds a function that refers to the module itself"):
+        small(model=Half()).observe(X, Y)
 
 
 def test_copies_made_in_inference_mode_learn(tmp_path):

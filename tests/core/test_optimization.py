@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from core.made import mlp
+from core.made import classifier, mlp, pictures, small
 from evenhand import Learner
 from evenhand.backbones import MLP
 from evenhand.errors import InputError
@@ -279,3 +279,89 @@ def test_a_schedule_that_returns_no_factor(factor):
         learner.observe(X, Y)
     assert learner.labels == []
     assert torch.equal(learner.network.trunk.layer.weight, fresh.network.trunk.layer.weight)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.Adagrad])
+def test_a_fused_optimizer_of_convolutions_resumes_to_the_same_bits(kind, tmp_path, same):
+    """Its kernels ignore strides, so moments must be laid out like the weights, channels last."""
+
+    def factory(parameters):
+        return kind(parameters, 1e-2, fused=True)
+
+    x = pictures(channels=3)
+    learner = small("er", classifier(), optimizer=factory)
+    for _ in range(3):
+        learner.observe(x, [0, 1, 0, 1])
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", classifier(), optimizer=factory, device="cpu")
+    for each in (learner, back):
+        each.observe(x, [0, 1, 0, 1])
+    assert same(learner, back)
+
+
+@pytest.mark.parametrize("predicts", [False, True])
+def test_a_rate_set_in_the_optimizer_outlives_a_failed_step_and_a_file(predicts, tmp_path, same):
+    def factory(parameters):
+        return torch.optim.AdamW(parameters, 0.05)
+
+    learner = fed(made(optimizer=factory))
+    if predicts:
+        learner.predict(X)  # which takes a snapshot
+    learner.optimizer.param_groups[0].update(lr=0.002, betas=(0.8, 0.9))
+    assert learner.lr == 0.002
+    with pytest.raises(ZeroDivisionError):
+        learner.forget(where=lambda x: 1 / 0)
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", optimizer=factory, device="cpu")
+    for each in (learner, back):
+        assert each.lr == each.optimizer.param_groups[0]["lr"] == 0.002
+        assert each.optimizer.param_groups[0]["betas"] == (0.8, 0.9)
+    assert same(fed(learner), fed(back))
+
+
+def test_a_scheduler_of_torch_sets_the_rate_of_virtual_steps_too():
+    learner = fed(made(optimizer=lambda parameters: torch.optim.SGD(parameters, 0.05)))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(learner.optimizer, 0.5)
+    learner.observe(X, Y)
+    scheduler.step()
+    assert learner.lr == 0.025
+    with learner.scratch_copy():
+        assert set(learner.rates) == {0.025}
+
+
+class Rateless(torch.optim.Optimizer):
+    """Finds its own step size."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.sub_(parameter.grad / (1 + parameter.grad.norm()))
+
+
+def test_an_optimizer_without_a_learning_rate(tmp_path, same):
+    learner = fed(made(optimizer=Rateless))
+    assert learner.lr is None
+    learner.save(tmp_path / "state")
+    back = Learner.load(tmp_path / "state", optimizer=Rateless, device="cpu")
+    assert same(fed(learner), fed(back))
+    virtual = Learner(MLP((4,), hidden=8), "mir", optimizer=Rateless, memory=20, replay=2, device="cpu")
+    virtual.observe(X, Y)
+    with pytest.raises(InputError, match="virtual steps, for which Rateless has no learning rate"):
+        virtual.observe(X, Y)
+
+
+def test_an_optimizer_whose_state_belongs_to_no_parameter():
+    class Counter(torch.optim.SGD):
+        def step(self, closure=None):
+            self.state["steps"] = 1
+            return super().step(closure)
+
+    learner = made(optimizer=lambda parameters: Counter(parameters, 0.1))
+    learner.observe(X, Y)
+    with pytest.raises(InputError, match="Counter keeps state that belongs to no parameter, which cannot be saved"):
+        learner.observe(X, Y)

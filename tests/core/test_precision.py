@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from torch import nn
 
 from core.made import X, Y, classifier, mlp, pictures, small
 from evenhand import Learner, errors
@@ -162,3 +163,40 @@ def test_a_backbone_is_rebuilt_in_float32(tmp_path):
         assert torch.equal(back.scores(X), learner.scores(X))
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+class Reader(nn.Module):
+    """A transformer, whose attention takes a faster path in evaluation mode, but not in bfloat16."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+        self.classify = nn.Linear(8, 2)
+
+    def forward(self, x, padding):
+        return self.classify(self.encode(x, src_key_padding_mask=padding).mean(1))
+
+
+def sentences():
+    torch.manual_seed(0)
+    return {"x": torch.rand(6, 3, 8), "padding": torch.arange(3).expand(6, 3) >= torch.tensor([[3], [2]] * 3)}
+
+
+def test_an_autocast_around_the_first_step_of_a_transformer(same):
+    around, plain = small("er", Reader()), small("er", Reader())
+    plain.network.load_state(around.network.state())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        around.observe(sentences(), Y)
+    plain.observe(sentences(), Y)
+    assert same(around, plain)
+
+
+@pytest.mark.parametrize("method", ["ss_il", "er_wa(distil=True)"])
+@pytest.mark.filterwarnings("ignore:This hardware emulates bf16", "ignore:The PyTorch API of nested tensors")
+def test_a_transformer_teaches_in_bf16(method):
+    learner = small(method, Reader(), precision="bf16")
+    learner.observe(sentences(), Y)
+    learner.boundary()
+    for _ in range(2):
+        observed = learner.observe(sentences(), [2, 3] * 3)
+    assert observed.learning > 0

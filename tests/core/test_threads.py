@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from evenhand import Learner
+from evenhand import Learner, errors
 
 X = torch.rand(400, 6, generator=torch.Generator().manual_seed(0))
 Y = [f"class {int(8 * row.mean())}" for row in X]
@@ -155,6 +155,24 @@ def test_a_signal_handler_may_predict_at_any_moment():
     assert len(seen) > 10
 
 
+def test_a_signal_handler_cannot_copy_or_save_half_a_step(tmp_path):
+    learner, told = small("uer"), []
+    learner.observe(X[:20], Y[:20])
+
+    def ask(*_):
+        for read in (copy.deepcopy, lambda learner: learner.save(tmp_path / "half")):
+            with pytest.raises(errors.RunError, match=r"A step is under way\. \w+ the learner when it has ended"):
+                read(learner)
+            told.append(read)
+
+    storage = learner.method.storage
+    learner.method = learner.method.but(storage=lambda *given: (ask(), storage(*given)))
+    learner.observe(X[20:40], Y[20:40])
+    assert len(told) == 2
+    assert not (tmp_path / "half").exists()
+    assert copy.deepcopy(learner).steps == 2
+
+
 def test_a_signal_handler_may_predict_while_the_shape_of_samples_is_spelled():
     learner, seen = small("uer"), []
     learner.observe(X[:20], Y[:20])
@@ -215,20 +233,19 @@ def small_state(learner, tests):
 
 
 def test_saving_beside_learning_saves_a_complete_step(tmp_path):
-    learner, done = small(), threading.Event()
+    learner = small()
 
     def learn():
         for start in range(0, 400, 4):
             learner.observe(X[start : start + 4], Y[start : start + 4])
-        done.set()
 
     thread = threading.Thread(target=learn)
     thread.start()
     count = 0
-    while not done.is_set():
+    while thread.is_alive():
         learner.save(tmp_path / f"{count}")
         count += 1
-    thread.join()
+    assert learner.steps == 100
     for number in range(count):
         back = Learner.load(tmp_path / f"{number}", fresh_model(), device="cpu")
         assert back.memory.offered == 4 * back.steps

@@ -1,8 +1,12 @@
 """What all backbones have."""
 
+from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from torch import nn
+
+from evenhand import errors
 
 
 class Backbone(nn.Module):
@@ -10,3 +14,11 @@ class Backbone(nn.Module):
 
     dim: int
     recipe: dict[str, Any]
+
+
+def sides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a sample in plain numbers, which a recipe can hold."""
+    try:
+        return tuple(map(index, shape))
+    except TypeError:
+        raise errors.wrong("The shape of a sample", "be whole numbers, e.g. (3, 32, 32)", shape) from None

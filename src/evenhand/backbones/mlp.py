@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
-from evenhand.backbones.backbone import Backbone
+from evenhand.backbones.backbone import Backbone, sides
 
 
 class MLP(Backbone):
@@ -23,6 +23,7 @@ class MLP(Backbone):
     def __init__(self, shape: tuple[int, ...], hidden: int = 64) -> None:
         super().__init__()
         errors.whole("The 'hidden' parameter of mlp", hidden, 0)
+        shape = sides(shape)
         values = math.prod(shape)
         self.recipe = {"name": "mlp", "shape": list(shape), "arguments": {"hidden": hidden}}
         self.layer = nn.Linear(values, hidden) if hidden else None

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
-from evenhand.backbones.backbone import Backbone
+from evenhand.backbones.backbone import Backbone, sides
 
 
 class Block(nn.Module):
@@ -45,10 +45,11 @@ class ReducedResNet18(Backbone):
 
     def __init__(self, shape: tuple[int, ...], width: int = 20) -> None:
         super().__init__()
+        shape = sides(shape)
         if len(shape) != 3 or min(shape[1:]) < 8:
             raise errors.wrong("Samples for reduced_resnet18", "be images (c, h, w) of at least 8x8", shape)
         errors.whole("The 'width' of reduced_resnet18", width, 1)
-        channels, *sides = shape
+        channels, *extent = shape
         self.recipe = {"name": "reduced_resnet18", "shape": list(shape), "arguments": {"width": width}}
         self.conv = nn.Conv2d(channels, width, 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(width)
@@ -58,7 +59,7 @@ class ReducedResNet18(Backbone):
             blocks += [Block(before, after, stride), Block(after, after, 1)]
             before = after
         self.blocks = nn.Sequential(*blocks)
-        last = [-(-side // 8) for side in sides]  # three strides of 2, each rounds up
+        last = [-(-side // 8) for side in extent]  # three strides of 2, each rounds up
         self.pool = min(4, *last)
         self.dim = before * (last[0] // self.pool) * (last[1] // self.pool)
 

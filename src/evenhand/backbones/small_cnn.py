@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evenhand import errors
-from evenhand.backbones.backbone import Backbone
+from evenhand.backbones.backbone import Backbone, sides
 
 
 class SmallCNN(Backbone):
@@ -20,6 +20,7 @@ class SmallCNN(Backbone):
 
     def __init__(self, shape: tuple[int, ...], width: int = 16) -> None:
         super().__init__()
+        shape = sides(shape)
         if len(shape) != 3 or min(shape[1:]) < 8:
             raise errors.wrong("Samples for small_cnn", "be images (c, h, w) of at least 8x8", shape)
         errors.whole("The 'width' of small_cnn", width, 1)

@@ -12,6 +12,7 @@ from evenhand.core.batch import Batch, unit
 from evenhand.core.inputs import Kind
 from evenhand.core.labels import Label
 from evenhand.core.network import Network
+from evenhand.core.precision import undisturbed
 from evenhand.core.wrapping import HeadError
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def samples(learner: "Learner", x: Any) -> tuple[Tensor, Kind]:
     kind = Kind.of(tensor, columns, names)
     if known is None:
         try:
-            learner.network.check_sample(unit(tensor[:1]).to(learner.device), columns)
+            with undisturbed(learner.device):
+                learner.network.check_sample(unit(tensor[:1]).to(learner.device), columns)
         except HeadError as error:
             if learner.snapshots.last is None or learner.network is not learner.snapshots.last.network:
                 learner.network.give_back(str(error))

@@ -78,7 +78,15 @@ def _optimizer(learner: "Learner") -> dict[str, Any]:
 
 
 def _is_json(value: Any) -> bool:
+    """Whether it is a value, or a tuple of values such as Adam's betas, that JSON can hold."""
+    if type(value) is tuple:
+        return all(map(_is_json, value))
     return value is None or type(value) in (bool, int, float, str)
+
+
+def _tupled(value: Any) -> Any:
+    """A value as it was before JSON turned tuples into lists."""
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 def tensors(learner: "Learner") -> dict[str, Tensor]:
@@ -114,7 +122,8 @@ def restore(learner: "Learner", saved: Mapping[str, Tensor], facts: Mapping[str,
         raise errors.wrong("The 'optimizer' of this learner", f"be {optimizer['kind']}, as when it was saved", kind)
     learner.optimization.load_state(below("optimizer/") | optimizer["values"])
     learner.optimization.set_rates(facts.get("rates", learner.optimization.rates))
-    learner.optimization.set_options(optimizer["groups"] or [{} for _ in learner.optimization.rates])
+    groups = optimizer["groups"] or [{} for _ in learner.optimization.rates]
+    learner.optimization.set_options([{name: _tupled(value) for name, value in group.items()} for group in groups])
     for name, state in below("generator/").items():
         learner.generators[name].set_state(state)
 

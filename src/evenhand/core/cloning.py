@@ -53,6 +53,11 @@ def _cloned(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
+def fits(live: Tensor | None, other: Tensor) -> bool:
+    """Whether a tensor can take the values of another one."""
+    return live is not None and live.shape == other.shape and live.dtype == other.dtype
+
+
 def tensors(module: nn.Module) -> list[Tensor]:
     """All parameters and buffers, in the order of the modules; tied ones are repeated."""
     found = [tensor for part in module.modules() for tensor in (*part._parameters.values(), *part._buffers.values())]
@@ -63,7 +68,7 @@ def tensors(module: nn.Module) -> list[Tensor]:
 def refresh(copied: nn.Module, module: nn.Module) -> bool:
     """Update a copy to the module's current values; False if their tensors no longer match."""
     old, new = tensors(copied), tensors(module)
-    if len(old) != len(new) or any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(old, new, strict=True)):
+    if len(old) != len(new) or not all(map(fits, old, new)):
         return False
     torch._foreach_copy_(old, new)
     carry_extra_state(module, copied)

@@ -35,7 +35,7 @@ class Classifier(nn.Module):
                 raise errors.wrong("Samples of this module", "be uint8, like those it learned from", "floats")
             inputs = (inputs[0].float() / 255,)
         inputs, named = tuple(map(self._typed, inputs)), {name: self._typed(x) for name, x in named.items()}
-        h = picked(self.trunk(*inputs, **named), self._output)
+        h = picked(self.trunk(*inputs, **named), self._output).to(self.head.weight.dtype)
         couple, form = self._scoring.couple, self._scoring.test
         if self.neck is not None:
             h = torch.relu(self.neck(h, "dot" if couple == "head" else form))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.utils import get_total_norm
 
+from evenhand import errors
 from evenhand.core.batch import Batch, unit
 from evenhand.core.network import Network
 from evenhand.core.scoring import Mix
@@ -35,6 +36,9 @@ def virtual_step(learner: "Learner", batch: Batch) -> None:
     """
     rated = zip(learner.network.parameters(), learner.rates, strict=True)
     moving = [(parameter, rate) for parameter, rate in rated if parameter.requires_grad]
+    if any(rate is None for _, rate in moving):
+        name = type(learner.optimizer).__name__
+        raise errors.InputError(f"This method takes virtual steps, for which {name} has no learning rate.")
     loss = learner.method.objective(learner, batch, None).learning
     if loss is not None:
         gradients = torch.autograd.grad(loss, [parameter for parameter, _ in moving], allow_unused=True)
@@ -42,7 +46,7 @@ def virtual_step(learner: "Learner", batch: Batch) -> None:
         with torch.no_grad():
             for (parameter, rate), gradient in zip(moving, gradients, strict=True):
                 if gradient is not None:
-                    parameter.sub_(gradient if scale is None else gradient * scale, alpha=rate)
+                    parameter.sub_(gradient if scale is None else gradient * scale, alpha=rate or 0.0)
 
 
 def sample_gradients(learner: "Learner", batch: Batch, mix: Mix) -> Tensor:

@@ -64,11 +64,13 @@ def samples(x: Any) -> tuple[Tensor, Columns | None]:
 
 def _samples(x: Any, dimensions: int = 2) -> Tensor:
     given = x
-    x = _tensor(x).detach()
+    x = _tensor(x).detach().as_subclass(Tensor)
     if x.layout != torch.strided or x.is_meta:
         raise errors.wrong("Samples", "be dense tensors with values", str(x.layout if not x.is_meta else x.device))
     if x.ndim < dimensions or 0 in x.shape:
         raise errors.wrong("A batch", "hold at least one sample: (n, d), (n, c, h, w), (n, ...)", tuple(x.shape))
+    if x.dtype == torch.uint64:
+        raise errors.wrong("Samples", "have a type that torch computes with, such as int64", "uint64")
     x = x.to(WIDER.get(x.dtype, x.dtype))
     if x.is_floating_point():
         x = x.to(torch.float32)

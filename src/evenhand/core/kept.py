@@ -6,7 +6,7 @@ from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from evenhand import errors
 from evenhand.core.cloning import cloned, refresh
@@ -29,7 +29,9 @@ class Kept(UserDict[str, Any]):
         if isinstance(value, Tensor):
             self.data[name] = value.detach().clone()
         elif isinstance(value, Network):
-            self.data[name] = cloned(value).eval().requires_grad_(False)
+            copied = self.data[name] = cloned(value).eval().requires_grad_(False)
+            if any(isinstance(part, nn.MultiheadAttention) for part in copied.modules()):
+                copied.in_precision("fp32")  # in evaluation mode, attention fails in bfloat16 on a CPU
         else:
             self.data[name] = through_json(name, value)
 
@@ -90,8 +92,15 @@ def through_json(name: str, value: Any) -> Any:
 
 
 def _load(network: Network, state: Mapping[str, Tensor]) -> None:
-    """Load tensors that may have other shapes: a kept network has as many rows as there were classes then."""
-    for name, tensor in network.state_dict(keep_vars=True).items():
-        if name in state and isinstance(tensor, Tensor) and tensor.shape != state[name].shape:
-            tensor.data = tensor.new_empty(state[name].shape)
+    """Load tensors that may have other shapes: a kept network has as many rows as there were classes then.
+
+    A buffer of the learner's network may have been None then.
+    """
+    for path, tensor in network.state_dict(keep_vars=True).items():
+        owner, _, name = path.rpartition(".")
+        buffers = network.get_submodule(owner)._buffers
+        if path not in state and name in buffers:
+            buffers[name] = None
+        elif path in state and isinstance(tensor, Tensor) and tensor.shape != state[path].shape:
+            tensor.data = tensor.new_empty(state[path].shape)
     network.load_state(state)

@@ -275,9 +275,7 @@ class Learner(Learning):
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, atomically."""
-        with self.snapshots.turn:
-            if self.snapshots.stepping:  # in this thread: a signal handler, or a function that the step calls
-                raise errors.RunError("A step is under way. Save the learner when it has ended.")
+        with self.snapshots.between_steps("Save"):
             files.write_state(Path(path), self.state_dict(), self.facts())
 
     @classmethod

@@ -61,7 +61,7 @@ class Learning:
     row_of: dict[str, int]  # by `labels.key`
     kept: Kept
     steps: int
-    rates: list[float]  # the learning rate of each parameter in a virtual step
+    rates: list[float | None]  # the learning rate of each parameter in a virtual step
     replay: int
     iterations: int
     augment: str | Callable[[Tensor], Tensor]
@@ -82,7 +82,7 @@ class Learning:
     @torch.inference_mode(False)
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the learner; waits for another thread's step to end."""
-        with self.snapshots.turn:
+        with self.snapshots.between_steps("Copy"):
             made = memo[id(self)] = object.__new__(type(self))
             for network in (self.network, *self.kept.values()):
                 if isinstance(network, nn.Module):
@@ -156,8 +156,8 @@ class Learning:
         return self.memory.kind
 
     @property
-    def lr(self) -> float:
-        """The learning rate, before the schedule; it can be set at any time."""
+    def lr(self) -> float | None:
+        """The learning rate, before the schedule; it can be set at any time. None if the optimizer finds its own."""
         return self.optimization.lr
 
     @lr.setter

@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from evenhand import errors
 from evenhand.backbones import Backbone
 from evenhand.core import wrapping
+from evenhand.core.cloning import fits
 from evenhand.core.packing import Columns, unpack
 from evenhand.core.precision import computing
 from evenhand.core.scoring import Couple, Form
@@ -75,6 +76,7 @@ class Network(nn.Module):
 
     def __init__(self, trunk: nn.Module, dim: int, *, neck: bool = False, gamma: float = 10.0) -> None:
         super().__init__()
+        errors.number("The 'gamma' of a network", gamma, 1e-6)
         self.trunk = trunk
         self.neck = DualLinear(dim, rows=dim, gamma=gamma).float() if neck else None
         self.head = DualLinear(dim, gamma=gamma).float()  # whatever torch's default dtype is
@@ -111,6 +113,7 @@ class Network(nn.Module):
             raise errors.InputError(
                 "This module was built in torch.inference_mode(), so it cannot learn. Build it outside."
             )
+        wrapping.refuse_compiled(module)
         if dim is None and isinstance(module, Backbone):
             dim = module.dim
         if dim is not None:
@@ -211,10 +214,10 @@ class Network(nn.Module):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `state` returned, and `extra_state` if it is there."""
         saved = {name: value for name, value in state.items() if not name.startswith("buffer/")}
-        for path, value in saved.items():  # a buffer may have another shape by now, or be None before the first step
+        for path, value in saved.items():  # a buffer may have another shape or type by now, or be None at first
             owner, _, name = path.rpartition(".")
             buffers = self.get_submodule(owner)._buffers
-            if name in buffers and ((known := buffers[name]) is None or known.shape != value.shape):
+            if name in buffers and not fits(buffers[name], value):
                 buffers[name] = torch.empty_like(value, device=self.head.weight.device)
         self.load_state_dict(self.extra_state() | saved)
         for path in state.keys() - saved.keys():

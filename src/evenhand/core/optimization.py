@@ -134,49 +134,64 @@ class Optimization:
             raise errors.InputError(
                 "LBFGS needs the loss several times per step. A learner takes it once: choose another."
             )
-        self.rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.base = self._live()
+
+    def _live(self) -> list[float | None]:
+        """The learning rate of each group now; None where the optimizer finds its own."""
+        found = [group.get("lr") for group in self.optimizer.param_groups]
+        return [None if rate is None else float(rate) for rate in found]
 
     @property
-    def lr(self) -> float:
+    def rates(self) -> list[float | None]:
+        """The learning rate of each group, before the schedule; without one it may be set in the optimizer."""
+        return self._live() if self.schedule is None else self.base
+
+    @property
+    def lr(self) -> float | None:
         """The learning rate of the first group, before the schedule."""
         return self.rates[0]
 
     @lr.setter
     def lr(self, value: float) -> None:
-        ratio = value / self.rates[0] if self.rates[0] else 1.0
-        self.set_rates([value, *(ratio * rate for rate in self.rates[1:])])
+        first, *others = self.rates
+        ratio = value / first if first else 1.0
+        self.set_rates([value, *(_times(rate, ratio) for rate in others)])
 
-    def set_rates(self, rates: Sequence[float]) -> None:
+    def set_rates(self, rates: Sequence[float | None]) -> None:
         """Set the learning rate of each group."""
         if len(rates) != len(self.optimizer.param_groups):
             raise errors.wrong("The optimizer", f"have {len(rates)} groups, as when it was saved", len(self.rates))
-        self.rates = list(rates)
+        self.base = list(rates)
+        self._apply(rates)
+
+    def _apply(self, rates: Sequence[float | None]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+            if rate is not None:
+                group["lr"] = rate
 
     def follow(self, step: int, gradients: Mapping[nn.Parameter, Tensor | None], norm: Tensor) -> None:
         """Take step number `step` along the gradients, whose total norm is `norm`."""
         scale = self.scale(norm)
-        for group, rate in zip(self.optimizer.param_groups, self.scheduled(step), strict=True):
+        for group in self.optimizer.param_groups:
             for parameter in group["params"]:
                 gradient = gradients.get(parameter)
                 parameter.grad = gradient if gradient is None or scale is None else gradient * scale
-            if self.schedule is not None:
-                group["lr"] = rate
+        if self.schedule is not None:
+            self._apply(self.scheduled(step))
         self.optimizer.step()
 
     def scale(self, norm: Tensor) -> Tensor | None:
         """The factor that brings gradients of this total norm down to the maximum; None without one."""
         return None if self.clip is None else (self.clip / (norm + 1e-6)).clamp(max=1)
 
-    def scheduled(self, step: int) -> list[float]:
+    def scheduled(self, step: int) -> list[float | None]:
         """The learning rate of each group in step number `step`."""
         if self.schedule is None:
             return self.rates
         factor = errors.number(f"The schedule at step {step + 1}", plain(self.schedule(step)), 0)
-        return [rate * factor for rate in self.rates]
+        return [_times(rate, factor) for rate in self.rates]
 
-    def rates_of(self, parameters: Iterable[nn.Parameter], step: int) -> list[float]:
+    def rates_of(self, parameters: Iterable[nn.Parameter], step: int) -> list[float | None]:
         """The learning rate of each parameter in step number `step`; 0 for one that is not optimised."""
         groups = zip(self.optimizer.param_groups, self.scheduled(step), strict=True)
         rates = {id(parameter): rate for group, rate in groups for parameter in group["params"]}
@@ -214,6 +229,9 @@ class Optimization:
     def state(self) -> dict[str, Any]:
         """The optimizer's state, by the index of the parameter and the name of the value."""
         saved = self.optimizer.state_dict()["state"]
+        if not all(isinstance(values, Mapping) for values in saved.values()):
+            name = type(self.optimizer).__name__
+            raise errors.InputError(f"{name} keeps state that belongs to no parameter, which cannot be saved.")
         return {f"{number}/{name}": value for number, values in saved.items() for name, value in values.items()}
 
     def options(self) -> list[dict[str, Any]]:
@@ -233,6 +251,10 @@ class Optimization:
             number, _, name = key.partition("/")
             known.setdefault(int(number), {})[name] = value.clone() if isinstance(value, Tensor) else value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": known})
+        for parameter, values in self.optimizer.state.items():
+            for name, value in values.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:  # fused kernels want its layout
+                    values[name] = torch.empty_like(parameter, dtype=value.dtype).detach().copy_(value)
 
 
 def _canonical(kind: str, text: Any, known: dict[str, Callable[..., Any]]) -> str:
@@ -276,6 +298,10 @@ def _scheduled(schedule: Any) -> Schedule:
             errors.number(f"The '{key}' of the schedule {name}", value, 1 if key in ("steps", "every") else 0)
         parts.append(SCHEDULES[name](**bound))
     return Product(schedule, parts)
+
+
+def _times(rate: float | None, factor: float) -> float | None:
+    return None if rate is None else rate * factor
 
 
 def _resizable(known: Mapping[str, Any], parameter: nn.Parameter) -> bool:

@@ -2,14 +2,15 @@
 
 import copy
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from evenhand.core.cloning import carry_extra_state, tensors
+from evenhand import errors
+from evenhand.core.cloning import carry_extra_state, fits, tensors
 from evenhand.core.copies import Copies
 from evenhand.core.kept import Kept
 from evenhand.core.memory import Past
@@ -43,9 +44,9 @@ class Snapshot:
         self.copies = Copies()
         self.kept = Kept()
 
-    def take(self, learner: "Learner", state: Hashable) -> None:
+    def take(self, learner: "Learner", state: Any) -> None:
         """Copy the learner's current state; the memory is only watched."""
-        self.state: Hashable = None  # until it is complete
+        self.state: Any = None  # until it is complete
         network = self.copies.take("live", learner.network)
         if network is not getattr(self, "network", None):
             self.network: Network = network.eval().in_precision("fp32").requires_grad_(False)
@@ -136,6 +137,14 @@ class Snapshots:
                 self._release(before)
 
     @contextmanager
+    def between_steps(self, verb: str) -> Iterator[None]:
+        """Read the learner itself; waits for another thread's step, and raises within one of this thread."""
+        with self.turn:
+            if self.stepping:  # in a signal handler, or a function that the step calls
+                raise errors.RunError(f"A step is under way. {verb} the learner when it has ended.")
+            yield
+
+    @contextmanager
     def asked(self, learner: "Learner") -> Iterator[Snapshot]:
         """A snapshot of the last complete step, which does not change while it is in use."""
         with self.lock, torch.inference_mode(False):
@@ -162,7 +171,9 @@ class Snapshots:
     def _current(self, learner: "Learner") -> Snapshot:
         if self.stepping and self.last is not None:
             return self.last
-        state = (self.changes, *((id(tensor), tensor._version) for tensor in tensors(learner.network)))
+        optimization = learner.optimization  # whose rates and options can be set at any time
+        weights = [(id(tensor), tensor._version) for tensor in tensors(learner.network)]
+        state = (self.changes, weights, optimization.rates, optimization.options())
         if self.last is None or self.last.state != state:
             fresh = next((snapshot for snapshot in self.pool if not snapshot.users), None) or Snapshot()
             if fresh not in self.pool:
@@ -177,7 +188,5 @@ class Snapshots:
 
 
 def _fitted(live: Tensor | None, copied: Tensor) -> Tensor:
-    """The live tensor with the copy's values, or a new one if its shape has changed."""
-    if live is None or live.shape != copied.shape:
-        return copied.clone()
-    return live.copy_(copied)
+    """The live tensor with the copy's values, or a new one if its shape or type has changed."""
+    return live.copy_(copied) if live is not None and fits(live, copied) else copied.clone()

@@ -1,6 +1,6 @@
 """Wrapping: turn any classifier into a trunk, with a passage in place of its last linear layer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -48,11 +48,17 @@ class Replaced:
             setattr(module.get_submodule(parent), attribute, part)
 
 
+def refuse_compiled(module: nn.Module) -> None:
+    """Raise if a part is compiled, since a copy of it would still run the original."""
+    for name, part in module.named_modules():
+        if hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None):
+            what = f"The part '{name}' of this module" if name else "This module"
+            raise errors.InputError(f"{what} is compiled. Pass the original one, with compile=True.")
+
+
 def split(module: nn.Module, head: str | None = None) -> tuple[nn.Module, Replaced]:
     """Replace a module's last Linear, or the one called `head`, with a passage; this changes the module."""
     kind = type(module).__name__
-    if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None):
-        raise errors.InputError("This module is compiled. Pass the original one, with compile=True.")
     layers = {n: m for n, m in module.named_modules(remove_duplicate=False) if isinstance(m, nn.Linear)}
     if any(isinstance(part, Passage) for part in module.modules()):
         raise errors.InputError(
@@ -99,9 +105,9 @@ def trial(
         passage.register_forward_hook(lambda _, __, features: passed.append((features, features.clone())))
     positional, named = arguments
     called: set[nn.Module] = set()
-    with register_module_forward_pre_hook(lambda part, _: called.add(part)):
+    with torch.enable_grad(), register_module_forward_pre_hook(lambda part, _: called.add(part)):
         returned = _items(copied(*positional, **named))
-    if called & set(trunk.modules()):
+    if called & set(trunk.modules()) or _uses(trunk, returned.values()):
         raise HeadError(
             f"{kind} holds a function that refers to the module itself, such as a lambda, so a copy of it would still "
             "use the original. Make it a method."
@@ -128,7 +134,17 @@ def trial(
         raise HeadError(f"The output '{output}' of {kind} is not what its layer '{name}' passes on.")
     if not _same_in_training(copied, arguments, key, passed):
         raise HeadError(f"In training, {kind} returns something else before its logits. Make it return them first.")
-    return key, found[key]
+    return key, found[key].detach()
+
+
+def _uses(module: nn.Module, values: Iterable[Tensor]) -> bool:
+    """Whether values were computed from the parameters of a module."""
+    live = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    roots = [value for value in values if value.requires_grad]
+    if not live or not roots:
+        return False
+    found = torch.autograd.grad(roots, live, [torch.ones_like(root) for root in roots], allow_unused=True)
+    return any(gradient is not None for gradient in found)
 
 
 @torch.no_grad()
@@ -184,9 +200,9 @@ def _items(returned: Any) -> dict[Key, Tensor]:
 
 
 def _same(value: Tensor, passed: Tensor, before: Tensor) -> bool:
-    """Whether a returned tensor is the one that was passed, unchanged, or one of its positions."""
-    if value.data_ptr() == passed.data_ptr() and value.shape == passed.shape:
-        return torch.equal(value, before)
+    """Whether a returned tensor is the one that was passed, unchanged, in another type, or one of its positions."""
+    if value.shape == passed.shape and (value.data_ptr() == passed.data_ptr() or value.dtype != passed.dtype):
+        return torch.equal(value, before.to(value.dtype))
     if passed.ndim < 3 or value.shape[1:] != passed.shape[-1:]:
         return False
     return bool((before.flatten(1, -2) == value.unsqueeze(1)).all(2).any())
